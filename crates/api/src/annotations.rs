@@ -1,4 +1,4 @@
-//! Annotations that users put on our objects and those that we keep there.
+//! Annotations that users set on our objects, and those that we store there.
 
 use std::collections::BTreeMap;
 
@@ -14,96 +14,98 @@ pub const GRACEFULLY_PAUSED_TIME: &str = "krateo.io/gracefully-paused-time";
 /// `"true"` asks for verbose client logs for this object.
 pub const CONNECTOR_VERBOSE: &str = "krateo.io/connector-verbose";
 
-/// What the controllers may do to the outside world for this object: `default` (everything), `observe-create-update` (all but
-/// deletion), `observe-delete` (deletion alone), `observe` (nothing). See [`crate::policy::ManagementPolicy`].
+/// What the controllers may do to the resources of this object: `default` (everything), `observe-create-update`
+/// (everything except deletion), `observe-delete` (only deletion), `observe` (nothing). See
+/// [`crate::policy::ManagementPolicy`].
 pub const MANAGEMENT_POLICY: &str = "krateo.io/management-policy";
 
-/// What happens to the outside world when this object is deleted: `delete` (it goes too) or `orphan` (it stays). See
-/// [`crate::policy::DeletionPolicy`].
+/// What happens to the resources of this object when it is deleted: `delete` (they are deleted, too) or `orphan`
+/// (they are kept). See [`crate::policy::DeletionPolicy`].
 pub const DELETION_POLICY: &str = "krateo.io/deletion-policy";
 
-/// What is done about drift in the objects of a composition's release: rules such as `warn` or
-/// `ignore=Deployment/web:.spec.replicas`, the last that fits counts. Without any, drift is corrected.
+/// What to do about drift in the objects of a composition's release: rules such as `warn` or
+/// `ignore=Deployment/web:.spec.replicas`; the last one that matches applies. By default, drift is corrected.
 pub const DRIFT: &str = "krateo.io/drift";
 
-/// Release name on a composition (its label of the same name wins) or on the definition that governs it.
+/// Release name, on a composition (its label of the same name takes precedence) or on the definition that governs it.
 pub const RELEASE_NAME: &str = "krateo.io/release-name";
 
-/// `"true"` on a definition: a newer version of the chart that `spec.chart.version` admits is used at once.
+/// `"true"` on a definition: a newer version of the chart that matches `spec.chart.version` is used at once.
 pub const AUTO_UPDATE: &str = "krateo.io/auto-update";
-/// On a definition: `"true"` moves compositions to the chart's version although the new schema refuses some.
+/// On a definition: `"true"` moves compositions to the chart's version even if the new schema refuses some of them.
 pub const ACCEPT_BREAKING: &str = "krateo.io/accept-breaking-schema";
 
-/// On a definition: `"true"` leaves out defaults that violate the chart's own schema, which are an error otherwise.
+/// On a definition: `"true"` drops defaults that violate the chart's own schema, which are an error otherwise.
 pub const DROP_BAD_DEFAULTS: &str = "krateo.io/drop-bad-defaults";
 
 /// On a definition: `"true"` keeps versions of its type that no definition and no composition needs any more.
 pub const KEEP_VERSIONS: &str = "krateo.io/keep-versions";
 
-/// On a generated type: name of the chart it was made from.
+/// On a generated type: name of the chart that it was generated from.
 pub const CHART_NAME: &str = "krateo.io/chart-name";
 
-/// Digest of the permissions that a release needs: they may be granted, where growth waits for an approval.
+/// Digest of the permissions that a release needs: approves them, where additional permissions need an approval.
 pub const APPROVED_PERMISSIONS: &str = "krateo.io/approved-permissions";
 
-/// On a composition: the revision of its release, made by somebody else, that may be upgraded from although that draws
-/// values anew, such as passwords.
+/// On a composition: the revision of its release, made by somebody else, that may be upgraded although that generates
+/// new random values, such as passwords.
 pub const TAKE_OVER_REVISION: &str = "krateo.io/take-over-revision";
 
-/// `"true"` on a composition, admitted from who may update the Secrets of its namespace: a release of its release name that
-/// somebody else installed by Helm or Flux becomes its own.
+/// `"true"` on a composition lets it take over a release of its release name that somebody else installed with Helm
+/// or Flux. Only users who may update the Secrets of its namespace may set it.
 pub const ADOPT: &str = "krateo.io/adopt";
 
-/// On a composition: a revision of its release, near which the search for its records starts. `kco migrate run` writes it, for
-/// Krateo's status says none. `"0"` says that there is no such release, whatever the status lists.
+/// On a composition: a revision of its release, near which the search for its records starts. `kco migrate run` sets
+/// it, because Krateo's status has none. `"0"` confirms that there is no such release, whatever the status lists.
 pub const RELEASE_REVISION: &str = "krateo.io/release-revision";
 
-/// On a definition, the admin's word: kinds (`group/resource`, separated by commas) that its releases may hold
-/// besides those that a scan of the chart finds.
+/// On a definition, set by an admin: kinds (`group/resource`, separated by commas) that its releases may contain in
+/// addition to those that a scan of the chart finds.
 pub const ALLOWED_KINDS: &str = "krateo.io/allowed-kinds";
 
-/// On a definition, the admin's word: namespaces, separated by commas, that its releases may reach besides that of
-/// the composition and those that the chart names. Those of Kubernetes and of the platform are only open by name.
+/// On a definition, set by an admin: namespaces, separated by commas, that its releases may use in addition to that
+/// of the composition and those that the chart names. Those of Kubernetes and of the platform have to be listed here
+/// in any case.
 pub const ALLOWED_NAMESPACES: &str = "krateo.io/allowed-namespaces";
 
-/// On a definition, the admin's word: what its chart may look up besides what it may anyway, separated by commas: a kind
-/// (`group/resource`), a kind in a namespace (`configmaps@monitoring`), a namespace (`@monitoring`), one Secret
-/// (`secrets@vault/shared`). It allows no write.
+/// On a definition, set by an admin: what its chart may look up in addition to what is allowed anyway, separated by
+/// commas: a kind (`group/resource`), a kind in a namespace (`configmaps@monitoring`), a namespace (`@monitoring`),
+/// one Secret (`secrets@vault/shared`). It allows no writes.
 pub const ALLOWED_LOOKUPS: &str = "krateo.io/allowed-lookups";
 
-/// On a definition, the admin's word: `"true"` lets its releases bring roles and bindings of their own.
+/// On a definition, set by an admin: `"true"` lets its releases contain roles and bindings of their own.
 pub const ALLOW_CHART_RBAC: &str = "krateo.io/allow-chart-rbac";
 
-/// On a definition whose chart brings definitions, the admin's word: those of which charts its controller may set which of
-/// these annotations on. A JSON list, explained in `docs/security.md`.
+/// On a definition whose chart contains definitions, set by an admin: for which charts the controller may write
+/// definitions, and which of these annotations it may set on them. A JSON list, explained in `docs/security.md`.
 pub const ALLOWED_DEFINITIONS: &str = "krateo.io/allowed-definitions";
 
-/// On a definition: `"true"` lets its releases bring the definitions alone that [`ALLOWED_DEFINITIONS`] lists.
+/// On a definition: `"true"` restricts the definitions in its releases to those in [`ALLOWED_DEFINITIONS`].
 pub const ONLY_ALLOWED_DEFINITIONS: &str = "krateo.io/only-allowed-definitions";
 
-/// On a definition: how many replicas its controller has, in place of the platform's number.
+/// On a definition: how many replicas its controller has, instead of the platform's number.
 pub const CONTROLLER_REPLICAS: &str = "krateo.io/controller-replicas";
 
-/// On a definition: a new text here draws a new key for the records of its type's releases; the key before stays accepted.
-/// What the text says does not matter; a date tells when.
+/// On a definition: a new text here generates a new key for the release records of its type; the previous key is
+/// still accepted. The text itself does not matter; use a date, for example.
 pub const ROTATE_RELEASE_KEY: &str = "krateo.io/rotate-release-key";
 
-/// On the Secret of such a key, followed by the UID of a definition: the text that the key was drawn anew for.
+/// On the Secret of such a key, followed by the UID of a definition: the text that the last key was generated for.
 pub const ROTATED_FOR: &str = "rotated-for.krateo.io/";
 
-/// On the Lease of a shard: how many shards there are in all.
+/// On the Lease of a shard: the total number of shards.
 pub const SHARDS: &str = "krateo.io/shards";
 
 /// On the Lease of a shard: the replica that asks its holder for more shards.
 pub const SHARDS_ASKED_BY: &str = "krateo.io/shards-asked-by";
 
-/// On the policy that bounds a controller: that bound, as the controller's `ConfigMap` has it.
+/// On the policy that bounds a controller: the bound, as in the controller's `ConfigMap`.
 pub const BOUND: &str = "krateo.io/bound";
 
-/// On the definition of `CompositionDefinition` itself: which edition of it the cluster has, a number that grows.
+/// On the CRD of `CompositionDefinition`: which edition of it the cluster has, an increasing number.
 pub const EDITION: &str = "krateo.io/edition";
 
-/// True when the annotation is present and says exactly `true`.
+/// True when the annotation is exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
     annotations.get(name).is_some_and(|value| value == "true")
 }

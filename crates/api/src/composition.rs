@@ -1,7 +1,7 @@
 //! A composition: one object of a type that was generated from a chart.
 //!
-//! Its type exists only at run time, so it arrives as a [`DynamicObject`]; [`Composition`] is that object
-//! read once, with the fields every step needs.
+//! Its type exists only at run time, so it is read as a [`DynamicObject`]; [`Composition`] is that object parsed
+//! once, with the fields that every step needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub struct Composition {
     pub namespace: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// `metadata.resourceVersion`: which state of the object this is.
+    /// `metadata.resourceVersion`.
     pub resource_version: Option<String>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// True once somebody asked for its deletion.
+    /// True once its deletion was requested.
     pub deleting: bool,
     /// `metadata.finalizers`.
     pub finalizers: Vec<String>,
@@ -42,19 +42,19 @@ pub struct Composition {
     pub status: CompositionStatus,
 }
 
-/// The spec of a composition, as text: passes wait with it, and as values it takes ten times the memory, or more. Cheap to
-/// clone.
+/// The spec of a composition, as text: passes keep it while they wait, and parsed it takes ten times the memory or
+/// more. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec(Arc<str>);
 
 impl Spec {
-    /// Its values, made anew.
+    /// Its values, parsed on each call.
     pub fn values(&self) -> Value {
-        // The text was written from values.
+        // The text was serialised from a value, so parsing cannot fail.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
-    /// Its JSON text, the same for the same values.
+    /// Its JSON text, which is equal for equal values.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -66,23 +66,24 @@ impl From<Value> for Spec {
     }
 }
 
-/// A composition's object lacks what the API server always sets, or its status is not ours.
+/// A composition's object lacks a field that the API server always sets, or its status is not ours.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
     /// A field of the metadata is missing.
     #[error("the object has no metadata.{0}")]
     Missing(&'static str),
-    /// The status has fields of other types than ours.
+    /// Fields of the status have other types than ours.
     #[error("the status cannot be read")]
     Status(#[source] serde_json::Error),
 }
 
-/// No release has more revisions: a hint is whatever somebody wrote.
+/// No release has more revisions; a hint may be any number that somebody wrote.
 const MOST_REVISIONS: i64 = 1_000_000_000;
 
 impl Composition {
-    /// Near which revisions the records of its release are looked for, that of the status first, as a controller of ours wrote it;
-    /// none if nobody ever said one. They are no more than hints: whoever may write the composition may write both places.
+    /// Revisions near which the records of its release are searched: first that of the status, as a controller of
+    /// ours wrote it; empty if none was ever given. They are only hints: anybody who may write the composition may
+    /// write both.
     pub fn revision_hints(&self) -> Vec<i64> {
         let told = self
             .told_revision()
@@ -92,8 +93,9 @@ impl Composition {
         hints
     }
 
-    /// True when the status lists objects of a release of which no controller of ours has seen a record: Krateo's, whose status
-    /// says no revision. If no record is found, an admin has to confirm that there is no such release.
+    /// True when the status lists objects of a release but no controller of ours has seen a record of it: it is
+    /// Krateo's, whose status has no revision. If no record is found, an admin has to confirm that there is no such
+    /// release.
     pub fn has_unseen_release(&self) -> bool {
         let is_denied = self.told_revision() == Some(0);
         !is_denied && self.status.release_revision.is_none() && !self.status.managed.is_empty()
@@ -107,7 +109,7 @@ impl Composition {
     /// Reads an object of type `resource`.
     ///
     /// # Errors
-    /// When it did not come from an API server (no name, namespace or UID), or carries a foreign status.
+    /// When it did not come from an API server (no name, namespace or UID), or has a foreign status.
     pub fn read(mut object: DynamicObject, resource: &ApiResource) -> Result<Self, Malformed> {
         let mut taken = |field: &str| object.data.get_mut(field).map(Value::take);
         let status = match taken("status") {
@@ -132,28 +134,28 @@ impl Composition {
         })
     }
 
-    /// True when the annotation asks to stop at once.
+    /// True when the annotation asks for an immediate pause.
     pub fn is_paused(&self) -> bool {
         annotations::is_true(&self.annotations, annotations::PAUSED)
     }
 
-    /// True when the annotation asks to stop after the chart has been told.
+    /// True when the annotation asks for a pause after the chart has been told.
     pub fn is_gracefully_paused(&self) -> bool {
         annotations::is_true(&self.annotations, annotations::GRACEFULLY_PAUSED)
     }
 
-    /// Since when it is gracefully paused, as an annotation of ours says.
+    /// Since when it is gracefully paused, according to our annotation.
     pub fn paused_since(&self) -> Option<&str> {
         let since = self.annotations.get(annotations::GRACEFULLY_PAUSED_TIME)?;
         Some(since.as_str())
     }
 
-    /// True when the chart was told of the graceful pause, so that nothing more is to be done.
+    /// True when the chart has been told about the graceful pause, so nothing more has to be done.
     pub fn pause_has_taken_effect(&self) -> bool {
         self.is_gracefully_paused() && self.paused_since().is_some()
     }
 
-    /// True when our finalizer holds the object.
+    /// True when the object has our finalizer.
     pub fn is_held(&self) -> bool {
         self.finalizers
             .iter()
@@ -208,10 +210,10 @@ pub struct Managed {
     pub resource: String,
     /// Name.
     pub name: String,
-    /// Namespace; empty for objects outside of namespaces.
+    /// Namespace; empty for cluster-scoped objects.
     #[serde(default)]
     pub namespace: String,
-    /// Its path at the API server.
+    /// Its URL path at the API server.
     pub path: String,
 }
 

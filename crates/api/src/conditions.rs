@@ -11,7 +11,7 @@ pub const SYNCED: &str = "Synced";
 /// Condition type of a composition: its release is deployed.
 pub const RELEASED: &str = "Released";
 
-/// Condition type of a composition: objects of its release are not as they were applied.
+/// Condition type of a composition: objects of its release differ from what was applied.
 pub const DRIFTED: &str = "Drifted";
 
 /// Reasons of [`READY`], [`SYNCED`], [`RELEASED`] and [`DRIFTED`].
@@ -56,21 +56,21 @@ pub mod reason {
     pub const RECONCILE_PAUSED: &str = "ReconcilePaused";
 }
 
-/// What a pass has to say about one condition; the clock and the generation are added by [`set`].
+/// The result of a pass for one condition; [`set`] adds the time and the generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// Condition type.
     pub type_: &'static str,
-    /// Whether it holds.
+    /// Whether the condition is true.
     pub holds: bool,
-    /// One word for programs.
+    /// The reason, for programs.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// The message, for people.
     pub message: String,
 }
 
 impl Verdict {
-    /// The condition holds.
+    /// The condition is true.
     pub fn yes(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             type_,
@@ -80,7 +80,7 @@ impl Verdict {
         }
     }
 
-    /// The condition does not hold.
+    /// The condition is false.
     pub fn no(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             type_,
@@ -94,9 +94,9 @@ impl Verdict {
 /// Longest message the API server accepts in a condition, in bytes.
 const MAX_MESSAGE_LENGTH: usize = 32768;
 
-/// Writes a verdict into `conditions`, speaking of `generation` at time `now`.
+/// Sets a condition in `conditions` from a verdict about `generation` at time `now`.
 ///
-/// The transition time moves only when the status does, so that an unchanged pass yields equal bytes and
+/// The transition time only changes when the status does, so that an unchanged pass yields the same bytes and needs
 /// no write.
 pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: Option<i64>, now: &Time) {
     let status = if verdict.holds { "True" } else { "False" };
@@ -118,7 +118,7 @@ pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: Optio
     }
 }
 
-/// True when a condition of this type is there and says `True`.
+/// True when there is a condition of this type with status `True`.
 pub fn holds(conditions: &[Condition], type_: &str) -> bool {
     conditions.iter().any(|c| c.type_ == type_ && c.status == "True")
 }

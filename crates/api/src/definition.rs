@@ -1,4 +1,4 @@
-//! `CompositionDefinition`: a chart that is to become a type.
+//! `CompositionDefinition`: a chart to be turned into a type.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaPropsOrArray,
@@ -8,10 +8,10 @@ use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The edition of [`crd`]. Whoever changes that raises it, so that core-provider puts the newer one in the place of the older.
-pub const EDITION: u32 = 3;
+/// The edition of [`crd`]. Increase it with every change of the CRD, so that core-provider replaces the older one.
+pub const EDITION: u32 = 4;
 
-/// The definition of [`CompositionDefinition`], as `charts/core-provider/crds` has it: with its [`EDITION`].
+/// The CRD of [`CompositionDefinition`] with its [`EDITION`], as in `charts/core-provider/crds`.
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = CompositionDefinition::crd();
     let annotations = crd.metadata.annotations.get_or_insert_default();
@@ -20,8 +20,8 @@ pub fn crd() -> CustomResourceDefinition {
     crd
 }
 
-/// Krateo's core-provider writes conditions without a message. The type stays as it is when that one is put back, and its writes
-/// of the status would be refused.
+/// Krateo's core-provider writes conditions without a message. If it is installed again, it finds our CRD, which
+/// would otherwise refuse its status updates.
 fn take_conditions_without_message(crd: &mut CustomResourceDefinition) {
     let schemas = crd.spec.versions.iter_mut();
     for schema in schemas.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
@@ -81,7 +81,7 @@ pub struct ChartSource {
     /// `oci://host/path`, `https://host/chart.tgz`, or the root of a chart repository.
     pub url: String,
     /// Version of the chart: an exact one, a range such as `^1.2`, or nothing or `latest` for the newest stable one.
-    /// What a range stands for is found once, when the spec changes; `status.chart` has it.
+    /// A range is resolved once, when the spec changes; `status.chart` has the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub version: Option<String>,
@@ -89,7 +89,7 @@ pub struct ChartSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub repo: Option<String>,
-    /// Digest that the chart's archive, or in a registry its manifest, must have; anything else is refused.
+    /// Required digest of the chart's archive or, in a registry, of its manifest; anything else is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub digest: Option<String>,
@@ -103,7 +103,7 @@ pub struct ChartSource {
     /// Talk to the registry without TLS.
     #[serde(default, rename = "plainHTTP", skip_serializing_if = "Option::is_none")]
     pub plain_http: Option<bool>,
-    /// Certificates (PEM) of authorities that the host's certificate may come from, besides the well-known ones.
+    /// PEM certificates of authorities that may have signed the host's certificate, in addition to the well-known ones.
     /// Default of `key`: `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle_ref: Option<SecretItemRef>,
@@ -113,11 +113,11 @@ pub struct ChartSource {
     /// User name and password for the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
-    /// A docker configuration that has the registry's credentials, as an image pull Secret has. Default of `key`:
-    /// `.dockerconfigjson`.
+    /// A Docker configuration with the registry's credentials, as in an image pull Secret.
+    /// Default of `key`: `.dockerconfigjson`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub docker_config_ref: Option<SecretItemRef>,
-    /// Whose signature the chart must carry.
+    /// The signature that the chart must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verification>,
 }
@@ -128,7 +128,7 @@ pub struct ChartSource {
 pub struct Credentials {
     /// User name.
     pub username: String,
-    /// The Secret that holds the password.
+    /// The Secret with the password.
     pub password_ref: SecretKeyRef,
 }
 
@@ -150,10 +150,10 @@ pub struct SecretKeyRef {
 pub struct SecretItemRef {
     /// Name of the Secret.
     pub name: String,
-    /// Namespace of the Secret; without it the definition's own.
+    /// Namespace of the Secret; by default that of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Key in its data; without it the usual one.
+    /// Key in its data; the default depends on the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -164,12 +164,12 @@ pub struct SecretItemRef {
 pub struct SecretRef {
     /// Name of the Secret.
     pub name: String,
-    /// Namespace of the Secret; without it the definition's own.
+    /// Namespace of the Secret; by default that of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// Whose signature a chart must carry: exactly one of the two.
+/// The signature that a chart must have: exactly one of the two.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.keyringRef) != has(self.cosignKeyRef)").message("verify needs exactly one of keyringRef and cosignKeyRef"))]
@@ -182,7 +182,7 @@ pub struct Verification {
     pub cosign_key_ref: Option<SecretItemRef>,
 }
 
-/// What became of a chart.
+/// State of a definition.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompositionDefinitionStatus {
@@ -204,45 +204,46 @@ pub struct CompositionDefinitionStatus {
     /// The chart, as it was fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package_url: Option<String>,
-    /// The most that its releases may hold.
+    /// The most that its releases may contain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<BoundStatus>,
     /// Hash of the objects of the controller as they were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The version that the definition ran before the present one. It stays served, so that manifests written for
-    /// it keep working and the way back is one patch.
+    /// The version that the definition used before the current one. It is still served, so that manifests written for it
+    /// keep working and a rollback takes one patch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_version: Option<String>,
-    /// What of the chart's schema the type cannot say; the full JSON Schema checks it.
+    /// Parts of the chart's schema that the type cannot express; the full JSON Schema checks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<DegradedKeyword>,
     /// Compositions that the schema of this version refuses, so that they cannot move to it as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub breakers: Vec<Breaker>,
-    /// What `spec.chart` stands for; it stays so until the spec changes.
+    /// The chart that `spec.chart` resolved to; it is kept until the spec changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ResolvedChart>,
 }
 
-/// What `spec.chart` was found to stand for.
+/// The chart that `spec.chart` resolved to.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedChart {
-    /// The generation of the definition that it was found for.
+    /// The generation of the definition for which it was resolved.
     pub observed_generation: i64,
-    /// The version, as the registry or repository has it.
+    /// The version, as listed by the registry or repository.
     pub version: String,
     /// Digest of the archive.
     pub digest: String,
-    /// What the source has for `spec.chart` by now, when that is something else. It is used when the spec changes; a
-    /// newer version at once with the annotation `krateo.io/auto-update: "true"`.
-    // Written as `null` when there is none: the status is merged, and what a merge does not name stays.
+    /// What `spec.chart` would resolve to now, if that differs. It is used when the spec changes; a newer version is used
+    /// at once with the annotation `krateo.io/auto-update: "true"`.
+    // Written as `null` when there is none, because the status is merged, and a merge keeps fields that are not
+    // named.
     #[serde(default)]
     pub offered: Option<OfferedChart>,
 }
 
-/// What a source has for a chart. The version that is in use already, with another digest, was published again.
+/// What a source has for a chart. If it is the current version with another digest, the chart was published again.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedChart {
     /// The version.
@@ -251,11 +252,11 @@ pub struct OfferedChart {
     pub digest: String,
 }
 
-/// A keyword of a chart's schema that its type leaves open.
+/// A keyword of a chart's schema that the type does not enforce.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DegradedKeyword {
-    /// Where, such as `spec.ingress.hosts[].path`.
+    /// Its path, such as `spec.ingress.hosts[].path`.
     pub path: String,
     /// The keyword of JSON Schema.
     pub keyword: String,
@@ -271,29 +272,29 @@ pub struct Breaker {
     pub namespace: String,
     /// Name of the composition.
     pub name: String,
-    /// Where in its spec, as a JSON pointer.
+    /// The refused field in its spec, as a JSON pointer.
     pub path: String,
-    /// Why it is refused there.
+    /// Why it is refused.
     pub reason: String,
 }
 
-/// The most that the releases of a definition may hold.
+/// The most that the releases of a definition may contain.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoundStatus {
-    /// Kinds, as `group/resource`: those that a scan of the chart found its objects to be of, and those that annotations add.
+    /// Kinds, as `group/resource`: those found by a scan of the chart, and those that annotations add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<String>,
-    /// What the chart may look up besides: kinds that it reads and does not write, and what annotations add.
+    /// Additional lookups that the chart may make: kinds that it reads but does not write, and what annotations add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lookups: Vec<String>,
-    /// Namespaces besides those of the compositions.
+    /// Namespaces in addition to those of the compositions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
-    /// Places of the chart whose outcome depends on values: a composition that needs more there is held.
+    /// Places in the chart whose result depends on values: a composition that needs more because of them is held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
-    /// True when the chart can bring roles or bindings: a composition that needs them is held, unless the annotation
+    /// True when the chart can contain roles or bindings: a composition that needs them is held, unless the annotation
     /// `krateo.io/allow-chart-rbac` allows them.
     #[serde(default)]
     pub has_rbac: bool,
@@ -322,12 +323,12 @@ pub struct VersionInfo {
     pub served: bool,
     /// True when objects are stored in it.
     pub stored: bool,
-    /// The chart it was generated from, when this definition knows it.
+    /// The chart it was generated from, if this definition knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ChartCoordinates>,
 }
 
-/// A chart without the credentials that fetch it.
+/// A chart, without credentials.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChartCoordinates {

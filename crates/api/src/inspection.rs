@@ -1,13 +1,13 @@
-//! What chart-inspector answers: the objects that a composition's chart would touch.
+//! Wire types of chart-inspector, which lists the objects that a composition's chart would touch.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The audience of tokens that callers of chart-inspector show.
+/// The required audience of the tokens of chart-inspector's callers.
 pub const AUDIENCE: &str = "chart-inspector";
 
-/// Query of `GET /resources`. The names on the wire are the contract's.
+/// Query of `GET /resources`. The parameter names are those of Krateo's chart-inspector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Query {
@@ -23,12 +23,12 @@ pub struct Query {
     pub composition_definition_name: String,
     /// Namespace of the definition that supplies the chart.
     pub composition_definition_namespace: String,
-    /// Name of the release, when the caller has chosen one already; the inspector chooses as a controller with
-    /// default settings does otherwise. Ours: the reference has no such parameter.
+    /// Name of the release, if the caller has chosen one already; otherwise the inspector chooses like a controller
+    /// with default settings. Our extension: the reference has no such parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_name: Option<String>,
-    /// `metadata.resourceVersion` of the definition as the caller knows it: the inspector need not read again what it
-    /// has read in this very state. Ours: the reference has no such parameter.
+    /// `metadata.resourceVersion` of the definition as the caller knows it: if the inspector has read this version,
+    /// it need not read it again. Our extension: the reference has no such parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composition_definition_resource_version: Option<String>,
     /// API group of the composition.
@@ -47,8 +47,8 @@ pub struct Query {
 
 /// One object that the chart would touch.
 ///
-/// The first five fields are what every caller of the reference knows; the others are ours and may be
-/// absent in answers of other programs.
+/// Every caller of the reference knows the first five fields; the others are our extensions and may be missing in
+/// answers of other programs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resource {
     /// API group; empty for the core group.
@@ -57,23 +57,23 @@ pub struct Resource {
     pub version: String,
     /// Plural resource name.
     pub resource: String,
-    /// Namespace; empty for objects outside of namespaces.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// Name; empty when the chart reads all objects of the kind.
     pub name: String,
-    /// What the chart's release has to do with the object.
+    /// The verbs that the chart's release needs for the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<Verb>,
     /// The template file that names the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Place in the order of installation, counted from 0.
+    /// Position in the install order, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u32>,
 }
 
 impl Resource {
-    /// An object, and what is done to it.
+    /// An object and the verbs that are needed for it.
     pub fn new(
         group: &str,
         version: &str,
@@ -94,8 +94,8 @@ impl Resource {
         }
     }
 
-    /// What a template looks up: one object, or all of a kind when `name` is empty. It is watched as well, so that a change
-    /// is seen; but for Secrets, which nobody watches.
+    /// An object that a template looks up, or all of a kind when `name` is empty. It is watched as well, to notice
+    /// changes, unless it is a Secret: those are never watched.
     pub fn looked_up(group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Self {
         let is_secret = group.is_empty() && resource == "secrets";
         let verbs: &[Verb] = match (is_secret, name.is_empty()) {
@@ -108,16 +108,16 @@ impl Resource {
     }
 }
 
-/// The objects that a release touches, found so far: each once, in the order in which they were found.
+/// The objects that a release touches, found so far: each once, in the order of discovery.
 #[derive(Debug, Default)]
 pub struct Touches {
     resources: Vec<Resource>,
-    /// Where each is, by group, resource, namespace and name: there may be a hundred thousand.
+    /// The index of each by group, resource, namespace and name: there may be a hundred thousand.
     places: HashMap<[String; 4], usize>,
 }
 
 impl Touches {
-    /// Adds an object, or what is new about one that is there: a chart may look up what it renders.
+    /// Adds an object, or merges it with the known one: a chart may look up what it renders.
     pub fn add(&mut self, mut found: Resource) {
         let identity = [&found.group, &found.resource, &found.namespace, &found.name].map(Clone::clone);
         let place = *self.places.entry(identity).or_insert(self.resources.len());
@@ -131,13 +131,13 @@ impl Touches {
         }
     }
 
-    /// All of them.
+    /// All objects.
     pub fn into_resources(self) -> Vec<Resource> {
         self.resources
     }
 }
 
-/// What is done to an object, in the words of Kubernetes' authorisation.
+/// A verb of Kubernetes' authorisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -147,18 +147,18 @@ pub enum Verb {
     List,
     /// Follow changes.
     Watch,
-    /// Make one.
+    /// Create one.
     Create,
     /// Change one, field by field; server-side apply is this and [`Verb::Create`].
     Patch,
     /// Replace one.
     Update,
-    /// Remove one.
+    /// Delete one.
     Delete,
 }
 
 impl Verb {
-    /// The verb as authorisation spells it.
+    /// The verb as written in RBAC rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",

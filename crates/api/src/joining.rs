@@ -1,4 +1,4 @@
-//! `JoiningNode`: a node that has a ticket and is not there yet.
+//! `JoiningNode`: a node that has a ticket but has not joined yet.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 /// API group of the type.
 pub const GROUP: &str = "update.edgeless.systems";
 
-/// Name of the one object of control planes: they join one after the other.
+/// Name of the only object for control planes, which join one after the other.
 pub const CONTROL_PLANE: &str = "control-plane";
 
-/// Which node it is, and until when its ticket is good.
+/// The joining node, and until when its ticket is valid.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "update.edgeless.systems",
@@ -31,14 +31,14 @@ pub struct JoiningNodeSpec {
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub components_reference: String,
-    /// It is to run an API server.
+    /// True when it will run an API server.
     #[serde(default)]
     pub is_control_plane: bool,
-    /// Of the attestation key that has the ticket: its SHA-256, in hexadecimal.
+    /// SHA-256 of the attestation key that was given the ticket, in hexadecimal.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub attestation_key: String,
-    /// When others need no longer wait for it.
+    /// Until when others wait for it.
     pub deadline: Time,
 }
 

@@ -1,6 +1,6 @@
 //! Labels on compositions, on the objects of their releases and on the objects of a controller bundle.
 
-/// On a composition: the API version, and so the controller, that governs it. Set at admission.
+/// On a composition: the API version that it is governed in, and so its controller. Set at admission.
 pub const COMPOSITION_VERSION: &str = "krateo.io/composition-version";
 
 /// On a composition: a fixed release name.
@@ -21,7 +21,7 @@ pub const DEFINITION_VERSION: &str = "krateo.io/composition-definition-version";
 /// On a composition: plural resource name of the definition that supplied its chart.
 pub const DEFINITION_RESOURCE: &str = "krateo.io/composition-definition-resource";
 
-/// On Roles that let a Secret be read, and their bindings: UID of the definition that names the Secret.
+/// On Roles that allow reading a Secret, and their bindings: UID of the definition that names the Secret.
 pub const DEFINITION_ID: &str = "krateo.io/composition-definition-id";
 
 /// On rendered objects: UID of the composition.
@@ -57,7 +57,7 @@ pub const CONTROLLER_VERSION: &str = "krateo.io/controller-version";
 /// On the role that marks a controller: the namespace that the controller runs in.
 pub const CONTROLLER_NAMESPACE: &str = "krateo.io/controller-namespace";
 
-/// On the Leases under which the replicas of a controller share its compositions: name of the controller's bundle.
+/// On the Leases by which the replicas of a controller share its compositions: name of the controller's bundle.
 pub const SHARDS_OF: &str = "krateo.io/shards-of";
 
 /// On a generated type: its own plural resource name, so that all generated types can be selected.
@@ -66,10 +66,10 @@ pub const COMPOSITION_TYPE: &str = "krateo.io/composition-type";
 /// Longest value the API server accepts for a label, in bytes.
 pub const MAX_VALUE_LENGTH: usize = 63;
 
-/// Makes `text` a legal label value that still tells two long texts apart.
+/// Turns `text` into a valid label value that still distinguishes long texts.
 ///
-/// A legal text is returned as it is. Otherwise illegal characters become `-`, and a hash of the whole
-/// text takes the place of the end, so that names that differ only there get different labels.
+/// A valid text is returned unchanged. Otherwise invalid characters become `-`, and a hash of the whole text replaces
+/// the end, so that names that differ only there get different labels.
 pub fn value(text: &str) -> String {
     if is_legal_value(text) {
         return text.to_owned();
@@ -106,7 +106,7 @@ fn is_legal_value(text: &str) -> bool {
         && ends_well(text.chars().last())
 }
 
-/// FNV-1, 32 bits: not a secret, only a short way to tell texts apart.
+/// 32-bit FNV-1: not for secrecy, only a short way to distinguish texts.
 fn fnv1_32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         hash.wrapping_mul(0x0100_0193) ^ u32::from(*byte)

@@ -1,8 +1,8 @@
-//! The words this product shares with its users and between its programs: custom resources, labels,
-//! annotations, finalizers, conditions, policies, event reasons and the wire types of chart-inspector.
+//! The API of this product, for users and between its programs: custom resources, labels, annotations, finalizers,
+//! conditions, policies, event reasons and the wire types of chart-inspector.
 //!
-//! Nothing here decides or talks to anybody. Every name is spelled once, here, and kept as
-//! `docs/reference/names.md` lists it, because existing manifests and dashboards rely on it.
+//! There is no logic and no I/O here. Every name is defined once, here, and listed in `docs/reference/names.md`;
+//! names must not change, because existing manifests and dashboards rely on them.
 
 pub mod annotations;
 pub mod composition;
@@ -26,12 +26,12 @@ pub const COMPOSITION_GROUP: &str = "composition.krateo.io";
 /// API group of [`CompositionDefinition`].
 pub const DEFINITION_GROUP: &str = "core.krateo.io";
 
-/// Into how many parts the compositions of a type are cut, for the replicas of its controller to share, unless
+/// Into how many shards the compositions of a type are split for the replicas of its controller, unless
 /// [`SHARDS_VARIABLE`] says otherwise.
 pub const SHARDS: u16 = 8;
 
-/// As many parts are possible: the controller's Role names a Lease for each.
+/// The maximum number of shards: the controller's Role names a Lease for each.
 pub const MOST_SHARDS: u16 = 64;
 
-/// The controllers' environment variable for the number of parts.
+/// The controllers' environment variable for the number of shards.
 pub const SHARDS_VARIABLE: &str = "COMPOSITION_CONTROLLER_SHARDS";

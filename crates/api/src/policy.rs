@@ -12,11 +12,11 @@ pub enum ManagementPolicy {
     /// Everything.
     #[default]
     Default,
-    /// Everything but deletion.
+    /// Everything except deletion.
     ObserveCreateUpdate,
     /// Only deletion.
     ObserveDelete,
-    /// Nothing: the object is only looked at.
+    /// Nothing: the object is only observed.
     Observe,
 }
 
@@ -26,7 +26,7 @@ impl ManagementPolicy {
         parse(annotations, annotations::MANAGEMENT_POLICY)
     }
 
-    /// True when the outside world may be created or changed.
+    /// True when the object's resources may be created or changed.
     pub fn may_write(self) -> bool {
         match self {
             Self::Default | Self::ObserveCreateUpdate => true,
@@ -34,7 +34,7 @@ impl ManagementPolicy {
         }
     }
 
-    /// True when the outside world may be removed.
+    /// True when the object's resources may be removed.
     pub fn may_delete(self) -> bool {
         match self {
             Self::Default | Self::ObserveDelete => true,
@@ -57,13 +57,13 @@ impl FromStr for ManagementPolicy {
     }
 }
 
-/// What happens to the outside world when the object is deleted.
+/// What happens to the object's resources when the object is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeletionPolicy {
-    /// It is removed as well.
+    /// They are removed, too.
     #[default]
     Delete,
-    /// It stays; only the object goes.
+    /// They are kept; only the object is removed.
     Orphan,
 }
 
@@ -86,14 +86,14 @@ impl FromStr for DeletionPolicy {
     }
 }
 
-/// A policy annotation holds a word that is no policy.
+/// A policy annotation has an unknown value.
 ///
-/// The word is never read as the default: a mistyped `observe` must not start to write.
+/// It is never replaced by the default: a mistyped `observe` must not allow writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownPolicy {
     /// Name of the annotation.
     pub annotation: &'static str,
-    /// What it holds.
+    /// Its value.
     pub value: String,
 }
 

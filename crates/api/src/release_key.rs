@@ -1,24 +1,25 @@
-//! The key that the records of a type's releases are authenticated with: where it is kept.
+//! Where the key for the release records of a type is stored.
 //!
-//! One for each group and kind, shared by the controllers of all its versions. core-provider makes it, and only those
-//! controllers and core-provider read it.
+//! There is one per group and kind, shared by the controllers of all its versions. core-provider generates it, and
+//! only those controllers and core-provider read it.
 
 /// In the Secret's data: the key that records are signed with.
 pub const KEY: &str = "key";
 
-/// In the Secret's data: the key before that, by which records may still be signed.
+/// In the Secret's data: the previous key, with which records may still be signed.
 pub const PREVIOUS: &str = "previous";
 
 /// How many random bytes a key has.
 pub const LENGTH: usize = 32;
 
-/// The environment variable by which a controller learns where its key is: `<namespace>/<name>` of the Secret.
+/// The environment variable that tells a controller where its key is: `<namespace>/<name>` of the Secret.
 pub const VARIABLE: &str = "COMPOSITION_CONTROLLER_RELEASE_KEY_SECRET";
 
-/// What the name of every such Secret ends with, and of no other in the platform's namespace: admission policies say so.
+/// The suffix of the name of every such Secret, and of no other in the platform's namespace: admission policies rely
+/// on it.
 pub const SUFFIX: &str = "-release-key";
 
-/// Name of the Secret for a type, in the platform's namespace. Plurals and groups are names of DNS, and so is this.
+/// Name of the Secret for a type, in the platform's namespace. Plurals and groups are DNS names, and so is this.
 pub fn secret_name(plural: &str, group: &str) -> String {
     format!("{plural}.{group}{SUFFIX}")
 }
@@ -29,7 +30,7 @@ mod tests {
 
     #[test]
     fn the_longest_plural_still_makes_a_name() {
-        // A plural is one label of DNS, and so at most 63 characters; names of Secrets have up to 253.
+        // A plural is one DNS label, so at most 63 characters; names of Secrets have up to 253.
         let name = secret_name(&"x".repeat(63), crate::COMPOSITION_GROUP);
         assert!(name.len() <= 253, "{}", name.len());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Parsed charts by the digest of their archive, bounded in bytes.
+//! Keeps parsed charts by the digest of their archive, limited in bytes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use helm::chart::Chart;
 use helm::engine::Engine;
 
-/// Where a chart was found: source, name and version. One who may read nothing of a source must not get a chart of it
-/// by naming its digest, hence the digest alone is no key.
+/// Where a chart was found: source, name and version. The digest alone is not a key, because somebody who may not
+/// read a source could otherwise get one of its charts by naming the digest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) url: String,
@@ -21,7 +21,7 @@ pub(super) struct Cache {
     kept: HashMap<String, Kept>,
     most: usize,
     bytes: usize,
-    /// Counts the uses, by which the one used longest ago is found.
+    /// Counts the uses, to find the least recently used chart.
     uses: u64,
 }
 
@@ -34,7 +34,7 @@ struct Kept {
 }
 
 impl Cache {
-    /// Keeps charts whose files have at most that many bytes together, and the last one whatever its size.
+    /// Keeps charts whose files have at most `most` bytes in total, but always the last one, whatever its size.
     pub(super) fn new(most: usize) -> Self {
         Self {
             kept: HashMap::new(),
@@ -52,7 +52,7 @@ impl Cache {
         Some(kept.engine.clone())
     }
 
-    /// The chart with this digest, provided that it was found at this place.
+    /// The chart with this digest, if it was found at this place.
     pub(super) fn get_from(&mut self, place: &Place, digest: &str) -> Option<Arc<Engine>> {
         if self.kept.get(digest)?.places.contains(place) {
             self.get(digest)
@@ -61,7 +61,7 @@ impl Cache {
         }
     }
 
-    /// Remembers that the chart with this digest was found at this place as well.
+    /// Remembers that the chart with this digest was also found at this place.
     pub(super) fn keep(&mut self, place: Place, digest: &str, engine: &Arc<Engine>) {
         self.uses += 1;
         let uses = self.uses;
@@ -91,7 +91,7 @@ impl Cache {
     }
 }
 
-/// The bytes of a chart's files, those of its dependencies included.
+/// The bytes of a chart's files, including those of its dependencies.
 fn size(chart: &Chart) -> usize {
     let files = chart.templates().iter().chain(chart.files());
     let own: usize = files.map(|file| file.name.len() + file.data.len()).sum();

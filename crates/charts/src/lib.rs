@@ -1,8 +1,8 @@
-//! Charts in: from folders, repositories and registries.
+//! Fetches charts from folders, repositories and registries.
 //!
-//! [`source`] fetches an archive, checks its digest, provenance and signature, and unpacks it. [`Charts`] turns what a
-//! definition says about its chart into a [`LoadedChart`]: it reads the Secrets, fetches the archive and parses the templates. It
-//! keeps the result, because many objects ask for the same chart.
+//! [`source`] fetches an archive, checks its digest, provenance and signature, and unpacks it. [`Charts`] turns a
+//! definition's chart reference into a [`LoadedChart`]: it reads the Secrets, fetches the archive and parses the
+//! templates. It keeps the result, because many objects ask for the same chart.
 //!
 //! ```no_run
 //! use charts::source::Limits;
@@ -44,17 +44,17 @@ use cache::{Cache, Place};
 /// A chart, ready to be rendered.
 #[derive(Debug, Clone)]
 pub struct LoadedChart {
-    /// What was asked for.
+    /// The reference that was requested.
     pub spec: ChartSpec,
     /// The chart with its parsed templates.
     pub engine: Arc<Engine>,
-    /// The version by which its source lists it, or that of the chart where the source lists none.
+    /// The version in its source's list, or that of the chart where the source lists none.
     pub version: String,
     /// Digest of its archive: `sha256:…`.
     pub digest: String,
     /// Where it was found, without credentials.
     pub found_at: String,
-    /// Whose signature was checked, when one was asked for.
+    /// Whose signature was verified, if verification was requested.
     pub signed_by: Option<String>,
 }
 
@@ -77,10 +77,10 @@ impl LoadedChart {
     }
 }
 
-/// A chart could not be had.
+/// A chart could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the definition says leads nowhere.
+    /// The definition's chart reference is invalid.
     #[error("the chart's url is not usable")]
     Reference(#[from] InvalidRef),
     /// A Secret could not be read.
@@ -101,7 +101,7 @@ pub enum Error {
         /// What it was read for.
         purpose: Purpose,
     },
-    /// A Secret of another namespace does not agree, or is not there.
+    /// A Secret of another namespace does not allow its use, or does not exist.
     #[error(
         "Secret {secret} with {purpose} does not exist or does not allow its use from namespace {namespace}: annotate it with {ALLOW_FROM_NAMESPACES}: {namespace}, or name one of that namespace in {}",
         purpose.field()
@@ -119,15 +119,15 @@ pub enum Error {
     NoKey {
         /// Namespace and name.
         secret: String,
-        /// The key that was asked for.
+        /// The key that was requested.
         key: String,
         /// What it was read for.
         purpose: Purpose,
-        /// Those it has.
+        /// The keys that it has.
         keys: String,
     },
-    /// What must be text is none.
-    #[error("key {key} of Secret {secret} holds no UTF-8 text, which {purpose} must be")]
+    /// A value that must be text is not.
+    #[error("key {key} of Secret {secret} is not UTF-8 text, which {purpose} has to be")]
     NotText {
         /// Namespace and name.
         secret: String,
@@ -136,7 +136,7 @@ pub enum Error {
         /// What it was read for.
         purpose: Purpose,
     },
-    /// The Secret holds something else.
+    /// The value in the Secret is invalid.
     #[error("key {key} of Secret {secret} cannot be used as {purpose}")]
     Unusable {
         /// Namespace and name.
@@ -148,21 +148,21 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The logins of this process could not be read.
+    /// The registry configuration of this process could not be read.
     #[error(transparent)]
     RegistryConfig(source::Unreadable),
     /// The archive could not be fetched.
     #[error(transparent)]
     Fetch(#[from] source::Error),
-    /// The archive is no chart.
-    #[error("what was fetched from {found_at} is no chart that can be used")]
+    /// The archive is not a chart.
+    #[error("what was fetched from {found_at} is not a usable chart")]
     Load {
         /// Where it was found.
         found_at: String,
         /// Why.
         source: chart::Error,
     },
-    /// The chart is published without charts that it is made of.
+    /// The chart was published without charts that it depends on.
     #[error(
         "the chart at {found_at} cannot be used without its dependencies: found in Chart.yaml, but missing in charts/ directory: {missing}; run kco dependency build or helm dependency build, then publish it again"
     )]
@@ -172,13 +172,13 @@ pub enum Error {
         /// Their names.
         missing: String,
     },
-    /// One fetch for several who asked has failed.
+    /// A fetch that several callers shared has failed.
     #[error(transparent)]
     Shared(Arc<Error>),
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
+    /// True when the same attempt can succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::ReadSecret { source, .. } => source.is_transient(),
@@ -196,7 +196,7 @@ impl Error {
         }
     }
 
-    /// True when somebody may have taken back what let the chart be used: the consent of a Secret, or a signature's key.
+    /// True when permission to use the chart may have been withdrawn: the consent of a Secret, or a signing key.
     pub fn is_withdrawn(&self) -> bool {
         match self {
             Self::Fetch(error) => error.is_about_signature(),
@@ -205,7 +205,7 @@ impl Error {
         }
     }
 
-    /// True when the source answered that it has no such chart, or not in this version.
+    /// True when the source answered that it does not have this chart, or not this version.
     pub fn is_missing(&self) -> bool {
         match self {
             Self::Fetch(error) => error.is_missing(),
@@ -214,7 +214,7 @@ impl Error {
         }
     }
 
-    /// True when a Secret of another namespace does not allow its use, or not any more.
+    /// True when a Secret of another namespace does not allow its use, or no longer does.
     pub fn is_without_consent(&self) -> bool {
         match self {
             Self::ForeignSecret { .. } => true,
@@ -233,23 +233,23 @@ impl Error {
     }
 }
 
-/// For how long a fetched chart is taken for what its tag still names.
+/// How long the result for a tag is used before it is looked up again.
 const FRESH_FOR: Duration = Duration::from_mins(5);
 
-/// For how long a source that cannot be reached is left alone while what it had before is used.
+/// How long an unreachable source is left alone while its previous chart is used.
 const STALE_FOR: Duration = Duration::from_secs(30);
 
-/// Most bytes of files of the charts that are kept.
+/// The most bytes of files of the charts that are kept.
 pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Most origins that are remembered.
+/// The most origins that are remembered.
 const MAX_SLOTS: usize = 4096;
 
 /// Charts by their origin, for all controllers of a process.
 ///
-/// A chart is fetched once, however many ask for it at the same time, and kept by digest. What a tag or an index
-/// names is looked up again after five minutes, without a download when it is the same; what a digest names is
-/// final. While a source cannot be reached, what it had before is used.
+/// A chart is fetched once, however many callers ask for it at the same time, and kept by digest. A tag or an index
+/// entry is looked up again after five minutes, without a download if it is unchanged; a digest never changes. While
+/// a source cannot be reached, its previous chart is used.
 pub struct Charts {
     cluster: Cluster,
     limits: Limits,
@@ -259,10 +259,10 @@ pub struct Charts {
     cache: Mutex<Cache>,
 }
 
-/// One origin. Whoever holds the lock fetches; the others wait for what comes of it.
+/// One origin. The lock's holder fetches; the others wait for the result.
 type Slot = tokio::sync::Mutex<Known>;
 
-/// What is known of an origin.
+/// What is known about an origin.
 #[derive(Default)]
 struct Known {
     resolved: Option<Resolved>,
@@ -283,8 +283,8 @@ impl Charts {
         }
     }
 
-    /// Logs in as the Docker configuration at this path says, a file or a folder with one, where a definition says
-    /// nothing. It is read for each fetch, because such files are rotated.
+    /// Uses the logins of the Docker configuration at this path, a file or a folder with one, if a definition gives
+    /// none. It is read for each fetch, because such files are rotated.
     pub fn with_registry_config(self, path: Option<PathBuf>) -> Self {
         Self {
             registry_config: path,
@@ -303,7 +303,7 @@ impl Charts {
         if let Some(chart) = self.fresh(spec, &known) {
             return Ok(chart);
         }
-        // Who waited for a fetch that failed meanwhile need not make the same again.
+        // A caller that waited for a fetch that failed meanwhile need not repeat it.
         if let Some((at, failure)) = known.failed.as_ref().filter(|(at, _)| *at > asked) {
             tracing::trace!(waited = ?at.duration_since(asked), "a fetch for several has failed");
             return Err(Error::Shared(failure.clone()));
@@ -330,7 +330,7 @@ impl Charts {
         }
     }
 
-    /// Looks up again after this time what a tag or an index names. The default is five minutes.
+    /// Looks up tags and index entries again after this time. The default is five minutes.
     pub fn with_fresh_for(self, fresh_for: Duration) -> Self {
         Self { fresh_for, ..self }
     }
@@ -338,7 +338,7 @@ impl Charts {
     fn slot(&self, spec: &ChartSpec) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.len() >= MAX_SLOTS && !slots.contains_key(spec) {
-            // Those that nobody waits for are only a shortcut.
+            // Entries that nobody waits for are only a shortcut.
             slots.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
         slots.entry(spec.clone()).or_default().clone()
@@ -352,10 +352,10 @@ impl Charts {
         self.cache().get(resolved.digest.as_deref()?)
     }
 
-    /// What is kept and need not be looked up again.
+    /// A kept chart that need not be looked up again.
     fn fresh(&self, spec: &ChartSpec, known: &Known) -> Option<Arc<LoadedChart>> {
         let resolved = known.resolved.as_ref()?;
-        // Keys are withdrawn, so signatures are looked at again.
+        // Keys can be revoked, so signatures are checked again.
         let is_final = spec.digest.is_some() && spec.verify.is_none();
         if !is_final && known.fresh_until.is_none_or(|end| end <= Instant::now()) {
             return None;
@@ -364,7 +364,7 @@ impl Charts {
         Some(Arc::new(LoadedChart::new(spec, resolved, engine)))
     }
 
-    /// What was there before, when the source cannot be asked at the moment.
+    /// The previous chart, if the source cannot be reached at the moment.
     fn stale(&self, spec: &ChartSpec, known: &Known, failure: &Error) -> Option<Arc<LoadedChart>> {
         let resolved = known.resolved.as_ref().filter(|_| failure.is_transient())?;
         let engine = self.kept(resolved)?;
@@ -408,7 +408,7 @@ impl Charts {
             digest,
             resolved,
         } = archive;
-        // Whoever has the bytes may have what was made of the same ones before.
+        // The bytes have been fetched, so the parsed chart of the same bytes may be used.
         if let Some(engine) = self.cache().get(&digest) {
             return Ok((resolved, engine));
         }

@@ -1,4 +1,4 @@
-//! The Secrets that a chart's origin names, read and turned into what a fetch needs.
+//! Reads the Secrets that a chart's origin names, and prepares them for a fetch.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +58,7 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// Reads what `spec` names. `registry_config` is looked at last.
+/// Reads what `spec` names. `registry_config` has the lowest precedence.
 pub(super) async fn access(
     cluster: &Cluster,
     spec: &ChartSpec,
@@ -119,7 +119,7 @@ async fn trust(secrets: &Secrets<'_>, spec: &ChartSpec) -> Result<Trust, Error> 
     })
 }
 
-/// The Secrets of a cluster, as far as one namespace may use them.
+/// The Secrets of a cluster that one namespace may use.
 struct Secrets<'a> {
     cluster: &'a Cluster,
     asking: Option<&'a str>,
@@ -172,8 +172,8 @@ impl Secrets<'_> {
         }
     }
 
-    /// The Secret, provided that whoever asks may use it. Of a Secret of another namespace is not even told whether it
-    /// exists.
+    /// The Secret, if the asking namespace may use it. For a Secret of another namespace, not even its existence is
+    /// revealed.
     fn consented(&self, found: Option<Secret>, key: &SecretKey, purpose: Purpose) -> Result<Secret, Error> {
         let foreign = self.asking.filter(|asking| *asking != key.namespace);
         match (found, foreign) {
@@ -284,7 +284,7 @@ mod tests {
             read(Script::new("not text").get(SECRET, binary), &spec("vault"))
                 .await
                 .unwrap_err(),
-            "key password of Secret vault/registry holds no UTF-8 text, which the registry's password must be"
+            "key password of Secret vault/registry is not UTF-8 text, which the registry's password has to be"
         );
     }
 
@@ -327,28 +327,28 @@ mod tests {
                     docker_config: Some(key("password")),
                     ..ChartSpec::default()
                 }),
-                "key password of Secret vault/registry cannot be used as the Docker configuration: it is no Docker configuration: the JSON is wrong in line 1, column 1",
+                "key password of Secret vault/registry cannot be used as the Docker configuration: it is not a Docker configuration: invalid JSON in line 1, column 1",
             ),
             (
                 own(ChartSpec {
                     ca_bundle: Some(key("password")),
                     ..ChartSpec::default()
                 }),
-                "key password of Secret vault/registry cannot be used as the certificates of authorities: no certificate is in it: expected are lines from -----BEGIN CERTIFICATE----- to its END",
+                "key password of Secret vault/registry cannot be used as the certificates of authorities: it contains no certificate: expected lines from -----BEGIN CERTIFICATE----- to its END",
             ),
             (
                 own(ChartSpec {
                     verify: Some(VerifySpec::Keyring(key("password"))),
                     ..ChartSpec::default()
                 }),
-                "key password of Secret vault/registry cannot be used as the signers' keys: no OpenPGP key that can sign is in it: expected is what gpg --export prints, with keys of RSA, Ed25519, or ECDSA on the curves P-256 and P-384",
+                "key password of Secret vault/registry cannot be used as the signers' keys: it contains no OpenPGP key that can sign: expected the output of gpg --export, with keys of RSA, Ed25519, or ECDSA on the curves P-256 and P-384",
             ),
             (
                 own(ChartSpec {
                     verify: Some(VerifySpec::CosignKey(key("password"))),
                     ..ChartSpec::default()
                 }),
-                "key password of Secret vault/registry cannot be used as the cosign key: it is no public key that can be used: expected are lines from -----BEGIN PUBLIC KEY----- to its END with an ECDSA P-256, RSA or Ed25519 key, as in cosign.pub",
+                "key password of Secret vault/registry cannot be used as the cosign key: it is not a usable public key: expected lines from -----BEGIN PUBLIC KEY----- to its END with an ECDSA P-256, RSA or Ed25519 key, as in cosign.pub",
             ),
         ];
         for (spec, expected) in cases {

@@ -280,7 +280,7 @@ fn the_proxy_of_a_kubeconfig_goes_before_the_environment() {
     let kubeconfig = cluster.kubeconfig(folder.path(), Some("ftp://me:s3cret@proxy"));
     let refused = list(&kubeconfig, &[]).unwrap_err();
     assert!(
-        refused.contains("proxy-url of the kubeconfig's cluster is no address of a proxy"),
+        refused.contains("proxy-url of the kubeconfig's cluster is not a proxy address"),
         "{refused}"
     );
     assert!(!refused.contains("s3cret"), "{refused}");

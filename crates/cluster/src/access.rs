@@ -1,4 +1,4 @@
-//! Who may do what: asking the API server, and waiting until a grant is in force.
+//! Checks permissions with the API server, and waits until a grant takes effect.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,10 +16,10 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// As many questions at a time as do not crowd out the rest.
+/// How many access reviews run at a time, so that other requests are not crowded out.
 const PARALLEL: usize = 8;
 
-/// One thing that somebody may or may not do.
+/// An action that somebody may or may not be allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Access {
     /// Verb, such as `patch`.
@@ -30,9 +30,9 @@ pub struct Access {
     pub resource: String,
     /// Subresource, such as `status`.
     pub subresource: Option<String>,
-    /// Namespace; none for cluster-scoped resources and for all namespaces.
+    /// Namespace; `None` for cluster-scoped resources and for all namespaces.
     pub namespace: Option<String>,
-    /// Name of one object; none for all.
+    /// Name of one object; `None` for all.
     pub name: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Access {
         }
     }
 
-    /// The same on one object.
+    /// The same for one object.
     pub fn named(self, name: &str) -> Self {
         Self {
             name: Some(name.to_owned()),
@@ -70,7 +70,7 @@ impl Access {
     }
 }
 
-/// `patch deployments.apps/scale shop/web`, as RBAC messages have it.
+/// As in RBAC messages: `patch deployments.apps/scale shop/web`.
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
@@ -89,7 +89,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// Somebody else whose permissions are asked for.
+/// Another user whose permissions are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// User name, such as `system:serviceaccount:shop:web`.
@@ -99,7 +99,8 @@ pub struct Subject {
 }
 
 impl Cluster {
-    /// Under which name and UID the API server knows this client; for a ServiceAccount, the UID is that of the object.
+    /// The user name and UID of this client according to the API server; for a ServiceAccount, the UID is that of the
+    /// object.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl Cluster {
         Ok((text("username"), text("uid")))
     }
 
-    /// True when this client itself may do it.
+    /// True when this client itself is allowed to do it.
     ///
     /// # Errors
     ///
@@ -134,7 +135,7 @@ impl Cluster {
         .await
     }
 
-    /// True when somebody else may do it. Asking needs a permission of its own.
+    /// True when the given user is allowed to do it. This check needs a permission of its own.
     ///
     /// # Errors
     ///
@@ -145,12 +146,12 @@ impl Cluster {
             .await
     }
 
-    /// Whose a bearer token is, provided that it is valid and was made for `audience`. Asking needs a permission of
-    /// its own.
+    /// The owner of a bearer token, provided that it is valid and was issued for `audience`. This check needs a
+    /// permission of its own.
     ///
     /// # Errors
     ///
-    /// [`Error::ReviewToken`]. The token is in no error.
+    /// [`Error::ReviewToken`]. No error contains the token.
     pub async fn owner_of_token(&self, token: &str, audience: &str) -> Result<Option<Subject>, Error> {
         let spec = json!({"token": token, "audiences": [audience]});
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
@@ -163,7 +164,7 @@ impl Cluster {
                 source: failure.without_content(),
             })?;
         let status = &answer["status"];
-        // A server that knows no audiences would let any token pass.
+        // A server that does not support audiences would accept any token.
         let is_for_us = status["audiences"]
             .as_array()
             .is_some_and(|audiences| audiences.iter().any(|one| one == audience));
@@ -177,7 +178,7 @@ impl Cluster {
         }))
     }
 
-    /// Waits until this client may do all of it: a role that was just granted takes a moment to be in force.
+    /// Waits until this client is allowed to do all of it: a role takes a moment to take effect.
     ///
     /// # Errors
     ///
@@ -189,7 +190,7 @@ impl Cluster {
         if missing.is_empty() {
             return Ok(());
         }
-        // Asked at once, the answer would nearly always be no: the authoriser learns of a role by its watch.
+        // An immediate check would nearly always fail: the authoriser learns about a role from its watch.
         tokio::time::sleep(pause).await;
         loop {
             missing = self.not_allowed(missing).await?;

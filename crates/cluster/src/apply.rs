@@ -1,4 +1,4 @@
-//! Server-side apply: a wanted object to what the server made of it.
+//! Server-side apply: sends the wanted object and returns what the server made of it.
 
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -11,8 +11,8 @@ const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// Who applies, and how.
 ///
-/// Unknown and duplicate fields are errors: what the server would drop silently is a mistake of the chart that its
-/// author wants to hear of.
+/// Unknown and duplicate fields are errors: fields that the server would drop silently are mistakes in the chart that
+/// its author should know about.
 #[derive(Clone, Copy, Debug)]
 pub struct Apply<'a> {
     manager: &'a str,
@@ -32,12 +32,12 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// Takes conflicting fields from other managers.
+    /// Forces conflicting fields from other managers.
     pub fn force(self) -> Self {
         Self { force: true, ..self }
     }
 
-    /// Changes nothing; the answer is what would be.
+    /// Changes nothing; the answer is the object as it would be.
     pub fn dry_run(self) -> Self {
         Self {
             dry_run: true,
@@ -59,37 +59,37 @@ impl<'a> Apply<'a> {
 pub struct Applied {
     /// The object as it is now, or would be after a dry run.
     pub object: Value,
-    /// True when it was not there before.
+    /// True when it did not exist before.
     pub created: bool,
 }
 
 impl Applied {
-    /// The version that the server gave the object.
+    /// The resource version that the server gave the object.
     pub fn resource_version(&self) -> Option<&str> {
         self.object["metadata"]["resourceVersion"].as_str()
     }
 
-    /// The identity of the object, which ends with its deletion.
+    /// The UID of the object, which a successor of the same name does not share.
     pub fn uid(&self) -> Option<&str> {
         self.object["metadata"]["uid"].as_str()
     }
 
-    /// True when the apply wrote something, given the version that was seen before it.
+    /// True when the apply wrote something, given the resource version from before.
     ///
-    /// An apply that changes nothing leaves the version as it is. A dry run never raises it: compare objects there.
-    /// Somebody else's write in between counts as a change.
+    /// An apply that changes nothing keeps the version. A dry run never raises it: compare the objects instead. A
+    /// write by somebody else in between counts as a change.
     pub fn changed_since(&self, version: Option<&str>) -> bool {
         self.created || self.resource_version() != version
     }
 }
 
 impl Cluster {
-    /// Applies an object, which is created when it is not there.
+    /// Applies an object; it is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`Error::Request`]; its [`causes`](Error::causes) are the fields refused by validation or held by other
-    /// managers. When the kind is no longer served, discovery forgets what it knew, so that the next attempt asks.
+    /// [`Error::Request`]; its [`causes`](Error::causes) are the fields refused by validation or owned by other
+    /// managers. When the kind is no longer served, cached discovery is dropped, so that the next attempt asks again.
     pub async fn apply(&self, id: &ObjectId, object: &Value, how: &Apply<'_>) -> Result<Applied, Error> {
         let mut call = Call::new(Method::PATCH, id.path())
             .query("fieldManager", how.manager)
@@ -118,7 +118,7 @@ impl Cluster {
     }
 }
 
-/// A 404 for a missing namespace or object says which; one for an unserved path says nothing.
+/// A 404 for a missing namespace or object names it; one for an unserved path has no details.
 fn is_kind_gone(error: &Error) -> bool {
     error.is_not_found()
         && error.status().is_some_and(|status| {

@@ -1,4 +1,4 @@
-//! Configuration of a process to a client.
+//! Creates a client from the configuration of a process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::Error;
 use crate::proxy::{self, Variables};
 use crate::pulse::{Hearing, Pulse};
 
-/// An API server that does not accept a connection for so long counts as away.
+/// How long to wait for an API server to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the API server is and how to introduce oneself.
+/// Where the API server is, and the credentials for it.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
     /// A kubeconfig file. Without it: the pod's service account, and outside a cluster `$KUBECONFIG` or
     /// `~/.kube/config`.
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig, when not its current one.
+    /// Context of the kubeconfig, if not the current one.
     pub context: Option<String>,
     /// `User-Agent` of every request, as the audit log shows it: `core-provider/0.1.0`.
     pub user_agent: String,
@@ -35,10 +35,11 @@ pub struct ClientOptions {
 
 /// A client for an API server.
 ///
-/// kube's own repetition of failed requests is off: fifteen times would hold a worker for minutes.
-/// [`Cluster`](crate::Cluster) repeats what the server turned away, briefly; the rest is the caller's pace.
+/// kube's own retries of failed requests are off: fifteen retries would block a worker for minutes.
+/// [`Cluster`](crate::Cluster) briefly retries requests that the server turned away; the caller decides on all
+/// others.
 ///
-/// The process has installed a rustls provider before it calls this.
+/// The process has to install a rustls provider before it calls this.
 ///
 /// # Errors
 ///
@@ -47,22 +48,22 @@ pub async fn client(options: &ClientOptions) -> Result<Client, Error> {
     client_heard(options, |_: &Answered| {}, &Pulse::default()).await
 }
 
-/// A request that was answered, or failed.
+/// A request that got an answer, or failed.
 #[derive(Debug)]
 pub struct Answered<'a> {
     /// Its method.
     pub method: Method,
     /// The API server, with its port.
     pub host: &'a str,
-    /// The status of the answer; `<error>` without one, as client-go has it.
+    /// The status of the answer; `<error>` without one, as in client-go.
     pub code: String,
 }
 
-/// The same, which tells of every request once its answer begins, and whose watches are heard by `pulse`.
+/// The same, but reports every request when its answer begins, and `pulse` tracks its watches.
 ///
 /// # Errors
 ///
-/// As [`client`].
+/// Those of [`client`].
 pub async fn client_heard(
     options: &ClientOptions,
     told: impl Fn(&Answered) + Send + Sync + 'static,
@@ -87,7 +88,7 @@ pub async fn client_heard(
 
 type Told = dyn Fn(&Answered) + Send + Sync;
 
-/// Around a service, tells of its answers.
+/// A layer that reports the answers of a service.
 #[derive(Clone)]
 pub(crate) struct Telling {
     host: Arc<str>,
@@ -95,7 +96,7 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    /// Around a service of this API server.
+    /// For a service of this API server.
     pub(crate) fn new(host: &str, told: impl Fn(&Answered) + Send + Sync + 'static) -> Self {
         Self {
             host: host.into(),
@@ -115,7 +116,7 @@ impl<S> Layer<S> for Telling {
     }
 }
 
-/// A service whose answers are told of.
+/// A service whose answers are reported.
 #[derive(Clone)]
 pub(crate) struct Watched<S> {
     inner: S,
@@ -166,7 +167,7 @@ fn config(options: &ClientOptions) -> Result<Config, Error> {
         let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unread(&origin, error.into()))?;
         return configured(kubeconfig, context).map_err(|error| unread(&origin, error));
     }
-    // In a pod its service account wins, as in client-go; a context is only found in a kubeconfig.
+    // In a pod, its service account has precedence, as in client-go; a context only exists in a kubeconfig.
     if options.context.is_none()
         && let Ok(config) = Config::incluster()
     {
@@ -177,10 +178,10 @@ fn config(options: &ClientOptions) -> Result<Config, Error> {
     configured(kubeconfig, context).map_err(unread)
 }
 
-/// What a context of a kubeconfig, by default its current one, leads to, and through which proxy.
+/// The configuration of a kubeconfig's context, by default its current one, including its proxy.
 ///
-/// As kube's `Config::from_custom_kubeconfig`, but for the proxy: kube looks for it in the environment by rules of its own,
-/// and fails on variables that other programs read.
+/// Like kube's `Config::from_custom_kubeconfig`, except for the proxy: kube looks for it in the environment by its
+/// own rules, and fails on variables that other programs accept.
 pub(crate) fn configured(
     kubeconfig: Kubeconfig,
     context: Option<&str>,
@@ -198,7 +199,7 @@ pub(crate) fn configured(
         .and_then(|one| one.cluster)
         .ok_or(KubeconfigError::LoadClusterOfContext(context.cluster))?;
     let mut users = kubeconfig.auth_infos.into_iter();
-    // As in client-go, a user that is missing is nobody.
+    // As in client-go, a missing user means no credentials.
     let mut user = users
         .find(|one| Some(&one.name) == context.user.as_ref())
         .and_then(|one| one.auth_info)

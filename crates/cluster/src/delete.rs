@@ -1,4 +1,4 @@
-//! Deleting an object, and knowing when it is gone.
+//! Deletes objects, and waits until they are gone.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::request::Call;
 use crate::{Attempt, Cluster, Error, Goal, ObjectId, Progress};
 
-/// How soon an object that is still there is deleted again.
+/// The pause before an object that still exists is deleted again.
 const DELETE_AGAIN: Duration = Duration::from_millis(500);
 
 /// What happens to the dependents of a deleted object.
@@ -17,9 +17,9 @@ pub enum Propagation {
     /// The garbage collector removes them afterwards.
     #[default]
     Background,
-    /// They go first, the object last.
+    /// They are deleted first, the object last.
     Foreground,
-    /// They stay.
+    /// They are kept.
     Orphan,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Delete<'a> {
         }
     }
 
-    /// Only the object of this identity, not a successor of the same name.
+    /// Only the object with this UID, not a successor of the same name.
     pub fn uid(self, uid: &'a str) -> Self {
         Self {
             uid: Some(uid),
@@ -50,7 +50,7 @@ impl<'a> Delete<'a> {
         }
     }
 
-    /// Only the object as it was read: one that somebody wrote since is a conflict.
+    /// Only the object as it was read: if it was changed since, that is a conflict.
     pub fn resource_version(self, version: &'a str) -> Self {
         Self {
             resource_version: Some(version),
@@ -66,7 +66,7 @@ impl<'a> Delete<'a> {
         }
     }
 
-    /// Changes nothing; only asks whether it would be allowed.
+    /// Changes nothing; only checks whether it would be allowed.
     pub fn dry_run(self) -> Self {
         Self {
             dry_run: true,
@@ -96,17 +96,17 @@ impl<'a> Delete<'a> {
     }
 }
 
-/// What a deletion found.
+/// The outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// The object is not there (any more): it never was, it went at once, or another has its name.
+    /// The object does not exist: it never did, it was removed at once, or its name belongs to another object.
     Gone,
-    /// The object is going: finalizers, dependents or a grace period keep it for now.
+    /// The object is being deleted: finalizers, dependents or a grace period keep it for now.
     Going,
 }
 
 impl Cluster {
-    /// Deletes an object; one that is not there is a success.
+    /// Deletes an object; it is no error if it does not exist.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Cluster {
             .json(&how.options())
             .metadata_suffices();
         match self.about(id, Attempt::Delete, call).await {
-            // The server answers with the object while it stays, and with a status once it is gone.
+            // The server answers with the object while it still exists, and with a status once it is gone.
             Ok((_, answer)) if answer["metadata"]["deletionTimestamp"].is_string() => Ok(Deleted::Going),
             Ok(_) => Ok(Deleted::Gone),
             Err(error) if error.is_not_found() => Ok(Deleted::Gone),
@@ -125,11 +125,11 @@ impl Cluster {
         }
     }
 
-    /// Deletes an object and waits until it is gone; one that is not there is a success.
+    /// Deletes an object and waits until it is gone; it is no error if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`Error::Request`]; [`Error::Wait`] says what still holds it after `timeout`.
+    /// [`Error::Request`]; [`Error::Wait`] says what still blocks the deletion after `timeout`.
     pub async fn delete_and_wait(
         &self,
         id: &ObjectId,
@@ -150,11 +150,11 @@ impl Cluster {
         }
     }
 
-    /// The same for an object that may be deleted but not read: it is deleted again until it is not there.
+    /// The same for an object that may be deleted but not read: it is deleted again until it no longer exists.
     ///
     /// # Errors
     ///
-    /// As [`Cluster::delete_and_wait`].
+    /// Those of [`Cluster::delete_and_wait`].
     pub async fn delete_until_gone(
         &self,
         id: &ObjectId,

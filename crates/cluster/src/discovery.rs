@@ -1,4 +1,4 @@
-//! What an API server serves: kinds to resources and back, and the lists that Helm shows to charts.
+//! What an API server serves: maps kinds to resources and back, and makes the lists that Helm shows to charts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,8 +19,8 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// A cached list of what the server serves.
 ///
-/// It is read when first needed, and again when a kind is asked for that it does not hold: a CRD may have been
-/// installed since. Callers that miss at the same time share one reading.
+/// It is read when first needed, and again when an unknown kind is requested: a CRD may have been installed since.
+/// Callers that miss at the same time share one request.
 pub struct Discovery {
     transport: Transport,
     known: RwLock<Option<Known>>,
@@ -42,14 +42,14 @@ impl Discovery {
         }
     }
 
-    /// Everything the server serves, as it was at most `max_age` ago.
+    /// Everything the server serves; the list is at most `max_age` old.
     ///
     /// # Errors
     ///
     /// [`Error::Discover`].
     pub async fn served(&self, max_age: Duration) -> Result<Arc<Served>, Error> {
         let now = Instant::now();
-        // None when nothing can be as old.
+        // `None` when the clock does not go back that far.
         let earliest = now.checked_sub(max_age);
         let is_young = |known: &Known| earliest.is_none_or(|earliest| known.asked >= earliest);
         if let Some(known) = self.load().filter(is_young) {
@@ -75,7 +75,7 @@ impl Discovery {
     ///
     /// # Errors
     ///
-    /// As [`Discovery::resource`].
+    /// Those of [`Discovery::resource`].
     pub async fn resource_of_plural(&self, gvr: &GroupVersionResource) -> Result<ResourceId, Error> {
         let found = self
             .find(|served| served.plural(gvr).map(|found| found.id.clone()))
@@ -90,16 +90,16 @@ impl Discovery {
     ///
     /// # Errors
     ///
-    /// As [`Discovery::resource`].
+    /// Those of [`Discovery::resource`].
     pub async fn resource_of(&self, manifest: &Value) -> Result<ResourceId, Error> {
         self.resource(&kind_of(manifest)).await
     }
 
-    /// The same as it was known at most `max_age` ago: a kind that was not served then is not asked for again.
+    /// The same from a list that is at most `max_age` old: a kind that is missing there is not requested again.
     ///
     /// # Errors
     ///
-    /// As [`Discovery::resource`].
+    /// Those of [`Discovery::resource`].
     pub async fn resource_of_within(&self, manifest: &Value, max_age: Duration) -> Result<ResourceId, Error> {
         let gvk = kind_of(manifest);
         let served = self.served(max_age).await?;
@@ -129,7 +129,7 @@ impl Discovery {
         }
     }
 
-    /// Forgets what is known, so that the next question is put to the server.
+    /// Drops the cached list, so that the server is asked again.
     pub fn forget(&self) {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -154,7 +154,7 @@ impl Discovery {
         }
     }
 
-    /// What the server said when it was asked at `earliest` or later; the caller holds the turn to ask.
+    /// What the server answered at `earliest` or later; the caller holds the lock for asking.
     async fn asked_since(&self, earliest: Instant) -> Result<Arc<Served>, Error> {
         if let Some(known) = self.load()
             && known.asked >= earliest
@@ -212,13 +212,13 @@ fn unknown(gvk: &GroupVersionKind) -> Error {
 pub struct ServedResource {
     /// Its names and scope.
     pub id: ResourceId,
-    /// The verbs it answers to.
+    /// The verbs it supports.
     pub verbs: Vec<String>,
     /// Names of its subresources, such as `status` and `scale`.
     pub subresources: Vec<String>,
 }
 
-/// What an API server serves at one moment.
+/// What an API server serves at one point in time.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     version: Info,
@@ -256,7 +256,7 @@ impl Served {
         served
     }
 
-    /// A server that serves just these resources, with every verb; for tests that are not about discovery.
+    /// A server that serves only these resources, with every verb; for tests that are not about discovery.
     pub fn of(resources: impl IntoIterator<Item = ResourceId>) -> Self {
         let mut served = Self::default();
         for id in resources {
@@ -285,7 +285,7 @@ impl Served {
         &self.version
     }
 
-    /// The resource of a kind; subresources are none.
+    /// The resource of a kind; subresources are not included.
     pub fn kind(&self, gvk: &GroupVersionKind) -> Option<&ServedResource> {
         let key = (gvk.group.clone(), gvk.version.clone(), gvk.kind.clone());
         self.by_kind.get(&key).map(|index| &self.resources[*index])
@@ -312,16 +312,16 @@ impl Served {
         self.resources.iter()
     }
 
-    /// All groups and versions, also those whose resources the server cannot list at the moment (an aggregated
-    /// API that is away).
+    /// All groups and versions, even those whose resources the server cannot list at the moment (an unavailable
+    /// aggregated API).
     pub fn group_versions(&self) -> impl Iterator<Item = (&str, &str)> {
         self.group_versions
             .iter()
             .map(|(group, version)| (group.as_str(), version.as_str()))
     }
 
-    /// Helm's `.Capabilities.APIVersions`: every `group/version` and `group/version/Kind`, sorted, with the kinds
-    /// that only subresources speak (`v1/Eviction`, `apps/v1/Scale`), as Helm's `GetVersionSet` has them.
+    /// Helm's `.Capabilities.APIVersions`: every `group/version` and `group/version/Kind`, sorted, including kinds
+    /// that only subresources use (`v1/Eviction`, `apps/v1/Scale`), as in Helm's `GetVersionSet`.
     pub fn api_versions(&self) -> &[String] {
         &self.api_versions
     }
@@ -329,7 +329,7 @@ impl Served {
     fn add(&mut self, group: &str, version: &str, resource: APIResourceDiscovery) {
         let (Some(plural), Some(kind)) = (resource.resource, resource.response_kind.and_then(|gvk| gvk.kind))
         else {
-            return; // a parent that exists for its subresources only
+            return; // a parent that exists only for its subresources
         };
         let id = ResourceId {
             group: group.to_owned(),
@@ -361,7 +361,7 @@ impl Served {
     }
 }
 
-/// The kinds that a resource and its subresources speak.
+/// The kinds that a resource and its subresources use.
 fn kinds(resource: &APIResourceDiscovery) -> impl Iterator<Item = &str> {
     let own = resource.response_kind.iter();
     let subs = resource

@@ -1,4 +1,4 @@
-//! What went wrong in talking to an API server, and whether trying again can help.
+//! What went wrong with a request to an API server, and whether trying again can help.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum Error {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The configuration was read but does not make a client (certificates, exec plugin).
+    /// The configuration was read but no client can be created from it (certificates, exec plugin).
     #[error("could not create a client for {url}")]
     MakeClient {
         /// The API server.
@@ -33,7 +33,7 @@ pub enum Error {
         /// Why.
         source: Failure,
     },
-    /// No such kind, also after asking again.
+    /// There is no such kind, even after asking again.
     #[error("the API server serves no kind {kind} in {api_version}")]
     UnknownKind {
         /// `apiVersion` that was asked for.
@@ -41,7 +41,7 @@ pub enum Error {
         /// Kind, or plural, that was asked for.
         kind: String,
     },
-    /// The name or namespace makes no address.
+    /// No URL can be made from the name or namespace.
     #[error("{what} cannot be addressed: {reason}")]
     Unaddressable {
         /// Kind, namespace and name as given.
@@ -52,7 +52,7 @@ pub enum Error {
     /// A request about one object failed.
     #[error("could not {attempt} {object}")]
     Request {
-        /// What was to be done with it.
+        /// What was tried.
         attempt: Attempt,
         /// The object.
         object: Box<ObjectId>,
@@ -62,16 +62,16 @@ pub enum Error {
     /// A request about a collection failed.
     #[error("could not {attempt} {resource}{}", namespace.as_ref().map(|n| format!(" in namespace {n}")).unwrap_or_default())]
     Collection {
-        /// What was to be done.
+        /// What was tried.
         attempt: Attempt,
         /// The kind.
         resource: Box<ResourceId>,
-        /// The namespace, unless it was about all or the kind has none.
+        /// The namespace; `None` for all, or if the kind has none.
         namespace: Option<String>,
         /// Why.
         source: Failure,
     },
-    /// The server did not say whether something is allowed.
+    /// The server did not answer whether something is allowed.
     #[error("could not ask whether {question} is allowed")]
     ReviewAccess {
         /// Verb, resource and place.
@@ -79,8 +79,8 @@ pub enum Error {
         /// Why.
         source: Failure,
     },
-    /// The server did not say whose a token is.
-    #[error("could not ask whose a token is")]
+    /// The server did not answer who owns a token.
+    #[error("could not ask who owns a token")]
     ReviewToken {
         /// Why.
         source: Failure,
@@ -88,24 +88,24 @@ pub enum Error {
     /// Permissions that were expected did not arrive in time.
     #[error("still not allowed after {within:?}: {missing}")]
     NotAllowed {
-        /// How long it was waited.
+        /// How long the wait was.
         within: Duration,
         /// Verb, resource and place of what is missing.
         missing: String,
     },
-    /// An object did not get where it was awaited.
+    /// An object did not reach the awaited state.
     #[error("{object} is not {goal} after {within:?}: {last}")]
     Wait {
         /// The object.
         object: Box<ObjectId>,
         /// What was awaited.
         goal: Goal,
-        /// How long it was waited.
+        /// How long the wait was.
         within: Duration,
-        /// How it was when it was last seen.
+        /// Its last known state.
         last: String,
     },
-    /// An object will not get where it was awaited.
+    /// An object can no longer reach the awaited state.
     #[error("{object} failed: {why}")]
     Failed {
         /// The object.
@@ -116,7 +116,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
+    /// True when the same attempt can succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::ReadConfig { .. }
@@ -124,7 +124,7 @@ impl Error {
             | Self::UnknownKind { .. }
             | Self::Unaddressable { .. }
             | Self::Failed { .. } => false,
-            // Roles spread through the authoriser's cache, workloads become healthy.
+            // Roles take time to reach the authoriser's cache, and workloads to become healthy.
             Self::NotAllowed { .. } | Self::Wait { .. } => true,
             Self::Discover { source }
             | Self::Request { source, .. }
@@ -134,7 +134,7 @@ impl Error {
         }
     }
 
-    /// An object was answered that cannot be read: it is nested too deep, or has too many bytes or values.
+    /// The answer contains an object that cannot be read: it is nested too deeply, or has too many bytes or values.
     pub fn is_unreadable(&self) -> bool {
         matches!(
             self,
@@ -145,7 +145,7 @@ impl Error {
         )
     }
 
-    /// The object that was not there (404): the object itself, its namespace or its kind.
+    /// Something does not exist (404): the object itself, its namespace or its kind.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(|status| status.code == 404)
     }
@@ -155,7 +155,7 @@ impl Error {
         self.status().is_some_and(|status| status.code == 403)
     }
 
-    /// The namespace goes, so nothing can be created in it any more (403).
+    /// The namespace is being deleted, so nothing can be created in it (403).
     pub fn is_namespace_going(&self) -> bool {
         let causes = self.status().and_then(|status| status.details.as_ref());
         causes.is_some_and(|details| {
@@ -172,7 +172,7 @@ impl Error {
             .is_some_and(|status| matches!(status.code, 400 | 422) || is_untypable(status))
     }
 
-    /// Another writer was there first (409): an outdated resourceVersion, a foreign field manager, or a
+    /// Another writer was faster or is in conflict (409): an outdated resourceVersion, a foreign field manager, or a
     /// name that is taken.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(|status| status.code == 409)
@@ -188,7 +188,7 @@ impl Error {
         self.status().map(causes).unwrap_or_default()
     }
 
-    /// The server's own words, where it refused.
+    /// The server's own status, if it refused.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Discover {
@@ -214,7 +214,7 @@ impl Error {
     }
 }
 
-/// What was to be done with an object; reads on in "could not …".
+/// What was tried with an object; continues the sentence "could not …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// Read it.
@@ -237,9 +237,9 @@ pub enum Attempt {
     Delete,
     /// Add or remove a finalizer.
     Finalize,
-    /// Read what it printed.
+    /// Read its logs.
     ReadLogs,
-    /// Have a token made for it.
+    /// Request a token for it.
     RequestToken,
 }
 
@@ -274,19 +274,19 @@ pub enum Failure {
     /// The answer did not come in time.
     #[error("no answer from the API server within {0:?}")]
     TimedOut(Duration),
-    /// The request was not sent: this process does not hold what it takes to write ([`crate::Fence`]).
+    /// The request was not sent: this process has lost the right to write ([`crate::Fence`]).
     #[error("this replica may not write any more: another one may have taken over")]
     Fenced,
-    /// The answer was not what the request asks for.
+    /// The answer does not have the expected form.
     #[error("the answer of the API server could not be read")]
     Unreadable(#[source] serde_json::Error),
-    /// The answer is an object that is not read, or has one in it, and why; nothing of its content.
+    /// The answer is or contains an object that cannot be read, with the reason; none of its content.
     #[error("the object cannot be read: {0}")]
     UnreadableItem(String),
 }
 
 impl Failure {
-    /// Of an answer that is no JSON, or is nested too deep.
+    /// For an answer that is not JSON, or is nested too deeply.
     pub(crate) fn unreadable(error: serde_json::Error) -> Self {
         if item::is_too_deep(&error) {
             Self::UnreadableItem(item::why(&error))
@@ -295,23 +295,23 @@ impl Failure {
         }
     }
 
-    /// True when the same request can succeed later although nobody changed anything.
+    /// True when the same request can succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unanswered(_) | Self::TimedOut(_) | Self::Fenced => true,
             Self::Unreadable(_) | Self::UnreadableItem(_) => false,
             Self::Refused(status) => match status.code {
-                // 401: a token that is just being rotated. 500: a webhook that could not be called, a slow store.
+                // 401: a token that is being rotated. 500: a webhook that could not be called, a slow store.
                 401 | 408 | 429 | 502..=504 => true,
                 500 => !is_untypable(status),
-                // An outdated resourceVersion is read again; a foreign field manager stays.
+                // An outdated resourceVersion is fixed by reading again; a foreign field manager is not.
                 409 => !status.is_already_exists() && !is_field_manager_conflict(status),
                 _ => false,
             },
         }
     }
 
-    /// Withholds what may quote the content of a Secret (typed patch errors print the offending value).
+    /// Withholds text that may quote the content of a Secret (typed patch errors print the offending value).
     pub(crate) fn without_content(self) -> Self {
         match self {
             Self::Refused(mut status) if !matches!(status.code, 401 | 403 | 404 | 409 | 429 | 502..=504) => {
@@ -343,7 +343,7 @@ impl Failure {
 /// One field that the server complained about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldCause {
-    /// Path of the field, as the server writes it; empty when it names none.
+    /// Path of the field, as the server writes it; empty if it gives none.
     pub field: String,
     /// The kind of complaint, in the server's words (`FieldValueDuplicate`).
     pub reason: String,
@@ -352,7 +352,7 @@ pub struct FieldCause {
 }
 
 /// Server-side apply answers with an internal error when an object does not fit the schema of its kind: an unknown
-/// field, a number where text belongs, a list with two items of one key.
+/// field, a number instead of a string, a list with two items of the same key.
 fn is_untypable(status: &Status) -> bool {
     status.code == 500 && status.message.starts_with("failed to create typed patch object")
 }

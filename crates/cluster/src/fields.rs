@@ -1,33 +1,33 @@
-//! Who set which field: the `managedFields` of an object, read as paths and values.
+//! Who set which field: reads the `managedFields` of an object as paths and values.
 //!
-//! Server-side apply notes for each manager the fields that it set (`fieldsV1`). What one manager's set of fields
-//! holds in an object is what that manager wants of it, in the words of the server: defaults, quantities and the
-//! like are settled.
+//! Server-side apply stores for each manager the fields that it set (`fieldsV1`). The values of one manager's fields
+//! in an object are what that manager wants of it, as normalised by the server: with defaults, quantities and the
+//! like.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// One step from an object to one of its fields.
+/// One step on the path from an object to one of its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The field of this name.
+    /// The field with this name.
     Field(String),
-    /// The item of a list that has these keys.
+    /// The list item with these keys.
     Keys(Map<String, Value>),
-    /// The item of a set that is this value.
+    /// The item with this value in a set.
     Item(Value),
-    /// The item at this place.
+    /// The item at this index.
     Index(usize),
 }
 
-/// The way from an object to one of its fields, as the server writes it in conflicts:
+/// The path from an object to one of its fields, as the server writes it in conflicts:
 /// `.spec.template.spec.containers[name="web"].image`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Path(Vec<Step>);
 
-/// Many paths, of which it is asked whether one lies on the way of another: an object may have a hundred thousand.
+/// Many paths, with a fast check for overlaps with another path: an object may have a hundred thousand.
 #[derive(Debug, Default)]
 pub struct Paths {
     below: HashMap<Step, Paths>,
@@ -65,12 +65,12 @@ impl<'p> FromIterator<&'p Path> for Paths {
     }
 }
 
-/// A field that a manager set, and what it holds in an object.
+/// A field that a manager set, and its value in an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leaf<'a> {
-    /// Where it is.
+    /// Its path.
     pub path: Path,
-    /// What the object holds there; none when there is nothing.
+    /// The object's value there; `None` when it has none.
     pub value: Option<&'a Value>,
 }
 
@@ -81,7 +81,7 @@ pub struct Entry<'a> {
     pub manager: &'a str,
     /// `Apply` or `Update`.
     pub operation: &'a str,
-    /// The subresource that was written through; empty for the object itself.
+    /// The subresource that was written; empty for the object itself.
     pub subresource: &'a str,
     /// When the manager last changed its set of fields, as the server writes times.
     pub time: Option<&'a str>,
@@ -100,22 +100,22 @@ pub fn entries(object: &Value) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// The entry under which this manager applies.
+/// The entry of this manager for `Apply`.
 pub fn applied_by<'a>(object: &'a Value, manager: &str) -> Option<Entry<'a>> {
     entries(object)
         .find(|entry| entry.manager == manager && entry.operation == "Apply" && entry.subresource.is_empty())
 }
 
 impl Entry<'_> {
-    /// The fields of this entry with what `object` holds there. A field that is a list or a map set as a whole is one.
+    /// The fields of this entry with their values in `object`. A list or map that was set as a whole is one field.
     pub fn leaves<'o>(&self, object: &'o Value) -> Vec<Leaf<'o>> {
         let mut leaves = Vec::new();
         collect(self.fields, Some(object), &mut Vec::new(), &mut leaves);
         leaves
     }
 
-    /// The set of fields of this entry in two, as `fieldsV1` has it: those at these paths, and the others. A container
-    /// goes with the last of its fields.
+    /// Splits the set of fields of this entry, as `fieldsV1`: those at these paths, and the others. A container goes
+    /// with the last of its fields.
     pub fn split(&self, paths: &[&Path]) -> (Map<String, Value>, Map<String, Value>) {
         let paths = paths.iter().map(|path| &path.0[..]).collect();
         split(self.fields, &mut Vec::new(), &paths)
@@ -127,13 +127,13 @@ impl Entry<'_> {
         for step in &path.0 {
             let Some(inner) = fields.as_object().and_then(|fields| match step {
                 Step::Field(name) => fields.get(&format!("f:{name}")),
-                // These are spelt in more than one way.
+                // These can be written in more than one way.
                 Step::Keys(_) | Step::Item(_) | Step::Index(_) => fields
                     .iter()
                     .find(|(key, _)| Step::parse(key).as_ref() == Some(step))
                     .map(|(_, inner)| inner),
             }) else {
-                // A leaf above the path holds all below it.
+                // A leaf above the path owns everything below it.
                 return fields.as_object().is_some_and(Map::is_empty);
             };
             fields = inner;
@@ -150,7 +150,7 @@ fn collect<'o>(fields: &Value, object: Option<&'o Value>, steps: &mut Vec<Step>,
         .filter_map(|(key, inner)| Some((Step::parse(key)?, inner)))
         .collect();
     if below.is_empty() {
-        // `.` alone is the container itself and nothing in it: what it holds is of others.
+        // `.` alone is the container itself without its contents: those belong to others.
         if !steps.is_empty() && inner.is_some_and(Map::is_empty) {
             leaves.push(Leaf {
                 path: Path(steps.clone()),
@@ -168,20 +168,20 @@ fn collect<'o>(fields: &Value, object: Option<&'o Value>, steps: &mut Vec<Step>,
     }
 }
 
-/// Where the items of a list are, so that each of many is found without a look at all others.
+/// An index of the items of a list, so that each of many is found without scanning all others.
 #[derive(Default)]
 struct Places<'o> {
-    /// By the values that they have for some keys.
+    /// By their values for some keys.
     by_keys: HashMap<Map<String, Value>, &'o Value>,
-    /// By themselves.
+    /// By value.
     items: HashSet<&'o Value>,
 }
 
-/// As many sets of keys tell the items of a list apart; the server's schemas have one for each list.
+/// The number of sets of keys that are indexed per list; the server's schemas have one for each list.
 const SETS_OF_KEYS: usize = 4;
 
 impl<'o> Places<'o> {
-    /// The items of `object`, if it is a list, that these steps may lead to.
+    /// The items of `object`, if it is a list, that these steps may refer to.
     fn of<'s>(object: Option<&'o Value>, steps: impl Iterator<Item = &'s Step>) -> Self {
         let mut places = Self::default();
         let Some(Value::Array(items)) = object else {
@@ -275,7 +275,7 @@ impl Step {
         }
     }
 
-    /// The place in a list of the item that this means.
+    /// The index of the list item that this step means.
     fn place(&self, items: &[Value]) -> Option<usize> {
         match self {
             Self::Field(_) => None,
@@ -289,7 +289,7 @@ impl Step {
 }
 
 impl Path {
-    /// The way through fields of these names.
+    /// The path through fields with these names.
     pub fn of_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         Self(
             names
@@ -299,17 +299,17 @@ impl Path {
         )
     }
 
-    /// True for the object itself.
+    /// True for the path of the object itself.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True when one lies below the other, or they are the same.
+    /// True when one is below the other, or they are the same.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(one, other)| one == other)
     }
 
-    /// The name of the field that this is about, when it is one of the field `parent` of the object.
+    /// The name of this field, if it is a direct child of the object's field `parent`.
     pub fn field_below(&self, parent: &str) -> Option<&str> {
         match self.0.as_slice() {
             [Step::Field(first), Step::Field(name)] if first == parent => Some(name),
@@ -317,7 +317,7 @@ impl Path {
         }
     }
 
-    /// The names of the fields on the way, items of lists left out.
+    /// The names of the fields on the path, without list items.
     pub fn names(&self) -> Vec<&str> {
         let names = self.0.iter().filter_map(|step| match step {
             Step::Field(name) => Some(name.as_str()),
@@ -326,8 +326,8 @@ impl Path {
         names.collect()
     }
 
-    /// The fields or items that `wanted` has and `object` lacks, in the innermost container on the way that `wanted` has.
-    /// Items are told apart by the keys that this path names.
+    /// The fields or items that `wanted` has and `object` lacks, in the innermost container on this path that
+    /// `wanted` has. Items are distinguished by the keys that this path uses.
     pub fn lost_beside(&self, wanted: &Value, object: &Value) -> Vec<Self> {
         let (mut depth, mut container) = (0, wanted);
         while let Some(inner) = self.0.get(depth).and_then(|step| step.lead_from(container))
@@ -359,15 +359,15 @@ impl Path {
             .collect()
     }
 
-    /// What an object holds there.
+    /// The value in an object.
     pub fn get<'o>(&self, object: &'o Value) -> Option<&'o Value> {
         self.0
             .iter()
             .try_fold(object, |object, step| step.lead_from(object))
     }
 
-    /// Makes an object hold this value there, or nothing. Containers on the way are made where a name leads through
-    /// them; a list item that is not there is added for its keys.
+    /// Sets or removes the value in an object. Missing containers on the path are created for field names; a missing
+    /// list item is added with its keys.
     pub fn set(&self, object: &mut Value, value: Option<&Value>) {
         set(&self.0, object, value);
     }

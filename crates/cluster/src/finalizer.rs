@@ -1,4 +1,4 @@
-//! One named finalizer on an object, among others that are none of our business.
+//! Adds and removes one finalizer of an object, and leaves others alone.
 
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,15 +9,15 @@ use crate::{Attempt, Cluster, Error, ObjectId};
 
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// How often a patch is made anew after somebody else was faster.
+/// How often a patch is tried after somebody else was faster.
 const ROUNDS: usize = 5;
 
 impl Cluster {
-    /// Puts a finalizer on an object; true when that was a change.
+    /// Adds a finalizer to an object; true when that was a change.
     ///
-    /// `seen` is the metadata as the caller knows it. The patch holds only while the list of finalizers is still
-    /// that one; otherwise the metadata is read and it is tried again. Other finalizers keep their places. An
-    /// object that is being deleted, or of another `uid` by now, gets none (false): the server would refuse it.
+    /// `seen` is the metadata as the caller knows it. The patch applies only while the list of finalizers is
+    /// unchanged; otherwise the metadata is read again and the patch retried. Other finalizers keep their positions.
+    /// An object that is being deleted, or has another `uid` by now, gets none (false): the server would refuse it.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Cluster {
         self.edit_finalizers(id, seen, |now| adding(now, name)).await
     }
 
-    /// Takes a finalizer off an object; true when that was a change. An object that is gone needs none.
+    /// Removes a finalizer from an object; true when that was a change. Nothing is done for an object that is gone.
     ///
     /// `seen` is the metadata as the caller knows it, as for [`Cluster::add_finalizer`].
     ///
@@ -59,7 +59,7 @@ impl Cluster {
                 Err(error) if error.is_not_found() => return Ok(false),
                 Err(error) => error,
             };
-            // A JSON patch whose test fails is 422 `Invalid`, a write that came between is 409.
+            // A JSON patch whose test fails is 422 `Invalid`; a write in between is 409.
             if round == ROUNDS || !(error.is_invalid() || error.is_conflict()) {
                 return Err(error);
             }
@@ -94,14 +94,14 @@ fn removing(now: &ObjectMeta, name: &str) -> Option<Value> {
     ))
 }
 
-/// The change, under the condition that the list is the one it was made for.
+/// The change, on condition that the list is the one it was made for.
 fn guarded(now: &ObjectMeta, change: Value) -> Value {
     let mut patch = Vec::new();
     if let Some(uid) = &now.uid {
         patch.push(json!({"op": "test", "path": "/metadata/uid", "value": uid}));
     }
     match now.finalizers.as_deref() {
-        // A list that is not there cannot be tested; the version stands for it.
+        // A missing list cannot be tested; the resource version is tested instead.
         None | Some([]) => patch.extend(
             now.resource_version
                 .as_ref()

@@ -1,9 +1,9 @@
-//! Objects of a list or a watch, each read on its own: one that cannot be read is told by its metadata, and the others
-//! go on.
+//! Reads each object of a list or a watch on its own: one that cannot be read is represented by its metadata, and
+//! does not affect the others.
 //!
-//! `serde_json` reads values nested up to [`READABLE_DEPTH`] levels deep and fails the whole document beyond that, while
-//! an API server stores ten thousand. What is skipped over is not recursed into, so the text of each item can be found in
-//! a list or an event, however deep it is.
+//! `serde_json` reads values nested up to [`READABLE_DEPTH`] levels deep and fails the whole document beyond that,
+//! while an API server stores ten thousand levels. Skipped values are not recursed into, so the text of each item can
+//! be found in a list or an event, however deep it is.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,37 +15,37 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// As many objects and arrays may lie within each other in what is read.
+/// How deeply objects and arrays may be nested.
 pub const READABLE_DEPTH: usize = 127;
 
-/// The largest item that is read, in bytes of JSON. An API server stores 1.5 MiB of an object by default, and a
+/// The largest item that is read, in bytes of JSON. An API server stores objects of up to 1.5 MiB by default, and a
 /// conversion may add to that.
 pub const LARGEST_ITEM: usize = 4 << 20;
 
-/// As many values (texts, numbers, lists, maps) are read of an object beside its managed fields, and as many of those. Each
-/// takes up to some hundred bytes of memory, however little it takes of the text. A release record holds no more either, so
-/// that a composition with more could not be released.
+/// The maximum number of values (strings, numbers, lists, maps) of an object without its managed fields, and of its
+/// managed fields. Each takes up to several hundred bytes of memory, however short its text. A release record may not
+/// contain more either, so a composition with more could not be released.
 pub const READABLE_VALUES: usize = 100_000;
 
-/// An object as a list or a watch has it. Reading one never fails.
+/// An object of a list or a watch. Reading one never fails.
 #[derive(Clone)]
 pub enum Item<T> {
     /// It was read.
     Read(T),
-    /// It was not; what there is of it is its metadata.
+    /// It could not be read; only its metadata is known.
     Unreadable(Box<Unreadable>),
 }
 
-/// What is known of an object that could not be read.
+/// What is known about an object that could not be read.
 #[derive(Clone)]
 pub struct Unreadable {
-    /// Its `apiVersion` and `kind`, where the item has them.
+    /// Its `apiVersion` and `kind`, if the item has them.
     pub types: Option<TypeMeta>,
-    /// Its metadata, without `managedFields`, which nest as deep as the object does.
+    /// Its metadata, without `managedFields`, which are nested as deeply as the object.
     pub metadata: ObjectMeta,
-    /// Its status, where it has one that can be read.
+    /// Its status, if it has one that can be read.
     pub status: Option<Value>,
-    /// Why, without anything of its content.
+    /// The reason, without any of its content.
     pub why: String,
 }
 
@@ -61,8 +61,8 @@ impl<T> Item<T> {
         Self::read_whole(raw)
     }
 
-    /// The same of what is nothing but metadata, without its managed fields: what is left is a few times as large in memory
-    /// as its text, whatever it is, so no number of values hides an object.
+    /// The same for a list of metadata only, without managed fields: what remains takes at most a few times its text
+    /// in memory, so there is no limit on values, and an object cannot be hidden by many values.
     pub(crate) fn read_metadata(raw: &RawValue) -> Self
     where
         T: DeserializeOwned,
@@ -79,7 +79,7 @@ impl<T> Item<T> {
             Ok(object) => return Self::Read(object),
             Err(error) => error,
         };
-        // The object itself may be readable where the list of its fields is not.
+        // The object itself may be readable even if its managed fields are not.
         let without_fields = without_managed_fields(raw, |_| true);
         if let Some(Ok(object)) = without_fields.map(|text| serde_json::from_str(text.get())) {
             return Self::Read(object);
@@ -100,7 +100,7 @@ impl<T> Item<T> {
     }
 }
 
-/// What every object has.
+/// The fields that every object has.
 #[derive(Default, Deserialize)]
 struct Head {
     #[serde(flatten)]
@@ -116,13 +116,13 @@ fn status(raw: &RawValue) -> Option<Value> {
     is_small.then(|| serde_json::from_str(status).ok()).flatten()
 }
 
-/// Why an object is not read, if it is too large to be; found out without reading it.
+/// The reason why an object is too large to be read, found without parsing it; `None` if it is not.
 pub(crate) fn too_large(raw: &RawValue) -> Option<String> {
     let text = raw.get();
     if text.len() > LARGEST_ITEM {
         let size = text.len();
         return Some(format!(
-            "it has {size} bytes, and {LARGEST_ITEM} are the most that is read"
+            "it has {size} bytes, and at most {LARGEST_ITEM} are read"
         ));
     }
     if !has_more_values(text, READABLE_VALUES) {
@@ -132,26 +132,25 @@ pub(crate) fn too_large(raw: &RawValue) -> Option<String> {
     let managed = managed_fields(raw).map_or(0, |managed| values_in(managed.get()));
     if managed > READABLE_VALUES {
         return Some(format!(
-            "its managedFields have more than {READABLE_VALUES} values, which are the most that is read: remove some, by a \
+            "its managedFields have more than {READABLE_VALUES} values, which is the limit: remove some, by a \
              merge patch that sets metadata.managedFields to [{{}}]"
         ));
     }
     (whole - managed > READABLE_VALUES).then(|| {
         format!(
-            "it has more than {READABLE_VALUES} values, which are the most that is read: make long lists and maps shorter, \
+            "it has more than {READABLE_VALUES} values, which is the limit: make long lists and maps shorter, \
              or write them as one text"
         )
     })
 }
 
-/// True when a JSON text has more values than that. Each takes two characters at least: itself, and what parts it from the
-/// next.
+/// True when a JSON text has more values than `most`. Each takes at least two characters: itself, and a separator.
 fn has_more_values(text: &str, most: usize) -> bool {
     text.len() / 2 >= most && values_in(text) > most
 }
 
-/// How many values a JSON text has, one more for each empty list or map: outside of texts, each but the first follows a
-/// comma or begins a list or a map.
+/// The number of values of a JSON text, plus one for each empty list or map: outside of strings, each value except
+/// the first follows a comma or the start of a list or map.
 fn values_in(text: &str) -> usize {
     let (mut values, mut quoted, mut escaped) = (1, false, false);
     for byte in text.bytes() {
@@ -181,7 +180,7 @@ fn managed_fields(raw: &RawValue) -> Option<&RawValue> {
     object.metadata.managed_fields
 }
 
-/// These fields of an object, without `metadata.managedFields`; none when it is no object.
+/// These fields of an object, without `metadata.managedFields`; `None` when it is not an object.
 fn without_managed_fields(raw: &RawValue, is_kept: impl Fn(&str) -> bool) -> Option<Box<RawValue>> {
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
     fields.retain(|field, _| is_kept(field));
@@ -195,7 +194,7 @@ fn without_managed_fields(raw: &RawValue, is_kept: impl Fn(&str) -> bool) -> Opt
     to_raw_value(&fields).ok()
 }
 
-/// What every object has, of an object.
+/// The fields of an object that every object has.
 pub(crate) fn head(raw: &RawValue) -> Option<Box<RawValue>> {
     without_managed_fields(raw, |field| matches!(field, "apiVersion" | "kind" | "metadata"))
 }
@@ -205,8 +204,8 @@ pub(crate) fn without_spec(raw: &RawValue) -> Option<Box<RawValue>> {
     without_managed_fields(raw, |field| field != "spec")
 }
 
-/// An object without its managed fields, and of one that has more than `most` bytes beside its metadata, nothing but
-/// what every object has; none when it is no object.
+/// An object without its managed fields; if it has more than `most` bytes in addition to its metadata, only the
+/// fields that every object has; `None` when it is not an object.
 pub fn trimmed(raw: &RawValue, most: usize) -> Option<Box<RawValue>> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
     let besides = fields.iter().filter(|(field, _)| *field != "metadata");
@@ -219,7 +218,7 @@ pub fn trimmed(raw: &RawValue, most: usize) -> Option<Box<RawValue>> {
     without_managed_fields(raw, |_| true)
 }
 
-/// Why a text was not read. What `serde_json` says of a value of another type than expected may quote that value.
+/// Why a text could not be read. `serde_json`'s message about a value of an unexpected type may quote that value.
 pub(crate) fn why(error: &serde_json::Error) -> String {
     if is_too_deep(error) {
         format!("it is nested deeper than {READABLE_DEPTH} levels")
@@ -232,9 +231,9 @@ pub(crate) fn why(error: &serde_json::Error) -> String {
     }
 }
 
-/// True when what could not be read is nested too deep.
+/// True when it could not be read because it is nested too deeply.
 pub(crate) fn is_too_deep(error: &serde_json::Error) -> bool {
-    // The one error of syntax that a well-formed text can cause; it has no category of its own.
+    // The only syntax error that a well-formed text can cause; it has no category of its own.
     error.is_syntax() && error.to_string().starts_with("recursion limit exceeded")
 }
 
@@ -284,7 +283,7 @@ impl<T: Resource> Resource for Item<T> {
     }
 }
 
-/// Names it; its content belongs into no log.
+/// Prints its name; its content must not get into logs.
 impl<T: Resource> fmt::Debug for Item<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metadata = self.meta();
@@ -316,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    /// A list of `deep` arrays within each other.
+    /// A list of `deep` nested arrays.
     fn nested(deep: usize) -> String {
         format!("{}{}", "[".repeat(deep), "]".repeat(deep))
     }
@@ -338,7 +337,7 @@ mod tests {
 
     #[test]
     fn an_item_is_read_as_deep_as_is_said_and_told_by_its_metadata_beyond() {
-        // The object itself is a level.
+        // The object itself is one level.
         assert!(readable_depth(READABLE_DEPTH - 1));
         assert!(!readable_depth(READABLE_DEPTH));
         let Item::Unreadable(unreadable) = read::<DynamicObject>(&object(&nested(9_999), &nested(9_998)))
@@ -355,7 +354,7 @@ mod tests {
 
     #[test]
     fn metadata_is_read_whatever_its_managed_fields_are() {
-        // As a server answers who asks for metadata alone.
+        // Like a server's answer to a request for metadata only.
         let text = object("null", &nested(9_998)).replace(",\"spec\":null", "");
         let Item::Read(metadata) = read::<PartialObjectMeta<DynamicObject>>(&text) else {
             panic!("it was not read")
@@ -375,19 +374,19 @@ mod tests {
             panic!("it was read")
         };
         assert!(
-            unreadable.why.ends_with("and 4194304 are the most that is read"),
+            unreadable.why.ends_with("and at most 4194304 are read"),
             "{unreadable}"
         );
     }
 
-    /// A list of so many numbers.
+    /// A list of this many numbers.
     fn list_of(numbers: usize) -> String {
         format!("[{}]", vec!["0"; numbers].join(","))
     }
 
     #[test]
     fn an_item_of_many_values_is_not_read_however_short_it_is() {
-        // apiVersion, kind, metadata with its fields, the list, and a place more for each thing that holds others.
+        // apiVersion, kind, metadata with its fields, the list, and one more for each container.
         let besides = values_in(&object("[]", "{}")) - values_in("[{}]");
         let is_read = |values: usize, fields: &str| {
             matches!(
@@ -397,13 +396,13 @@ mod tests {
         };
         assert!(is_read(READABLE_VALUES - besides, "{}"));
         assert!(!is_read(READABLE_VALUES, "{}"));
-        // Whoever applied it has as many fields again.
+        // The managed fields of its writer have as many values again.
         assert!(is_read(
             READABLE_VALUES - besides,
             &list_of(READABLE_VALUES - besides)
         ));
         assert!(!is_read(1, &list_of(READABLE_VALUES)));
-        // Commas in texts part nothing.
+        // Commas in strings separate nothing.
         let text = json!("\\\",[{".repeat(READABLE_VALUES)).to_string();
         let long = object(&text, "{}");
         assert!(matches!(read::<DynamicObject>(&long), Item::Read(_)));
@@ -437,7 +436,7 @@ mod tests {
         whole["spec"] = json!({"a": 1});
         assert_eq!(trimmed(r#"{"a": 1}"#, 60), whole);
         assert_eq!(trimmed(r#"{"a": 1}"#, 20), head);
-        // However deep.
+        // However deeply nested.
         assert_eq!(trimmed(&nested(9_000), 60), head);
     }
 

@@ -1,9 +1,9 @@
-//! One of several processes holds a Lease: leader election, and the mark of a writer that is alive.
+//! Leader election by a Lease, which also shows that a writer is alive.
 //!
 //! The protocol is that of client-go's `tools/leaderelection`, so our processes and Go's can compete for the same
-//! Lease. As there, a candidate trusts no clock but its own: it does not compare the times in the Lease with its
-//! own time, it measures for how long the Lease has not changed. (kube-lease-manager compares them, has no
-//! deadline for renewals, and was not taken for that.)
+//! Lease. As there, a candidate relies only on its own clock: it does not compare the times in the Lease with its own
+//! time, but measures for how long the Lease has not changed. (kube-lease-manager compares them and has no deadline
+//! for renewals, so it is not used.)
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -22,16 +22,16 @@ use tokio_util::sync::CancellationToken;
 use crate::request::Call;
 use crate::{Attempt, Cluster, Error, ObjectId};
 
-/// How much later than the retry period a candidate asks at most, as a factor: `JitterFactor` of client-go.
+/// The largest random factor by which a candidate exceeds the retry period: `JitterFactor` of client-go.
 const JITTER: f64 = 1.2;
 
 /// How long a lease lasts and how often it is renewed; the defaults are client-go's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTimes {
-    /// How long others wait, after the last renewal that they saw, before they take the lease.
+    /// How long others wait after the last renewal that they saw before they take the lease.
     pub lease: Duration,
-    /// How long the holder tries to renew before it counts the lease as lost. Shorter than `lease`, so that the
-    /// holder has stopped before another begins.
+    /// How long the holder tries to renew before it considers the lease lost. Shorter than `lease`, so that the
+    /// holder has stopped before another one starts.
     pub renew_deadline: Duration,
     /// Pause between attempts.
     pub retry: Duration,
@@ -64,7 +64,7 @@ struct Sighting {
 }
 
 impl Election {
-    /// A candidate of this identity, which no other process may have: pod name and a random part.
+    /// A candidate with this identity, which has to be unique among processes: pod name and a random part.
     ///
     /// # Errors
     ///
@@ -81,14 +81,14 @@ impl Election {
         })
     }
 
-    /// With other times than the usual ones.
+    /// The same with other times.
     pub fn with_times(self, times: ElectionTimes) -> Self {
         Self { times, ..self }
     }
 
     /// Waits for the lease, however long that takes; dropping the future gives up.
     ///
-    /// Failing requests are logged and repeated: a candidate has nothing better to do.
+    /// Failing requests are logged and repeated, as a candidate has nothing else to do.
     pub async fn acquire(mut self) -> Held {
         let mut complained = false;
         loop {
@@ -108,8 +108,8 @@ impl Election {
 
     /// Takes the lease if it is free.
     ///
-    /// A lease that somebody holds is found free only by a candidate that has seen it unchanged for its whole
-    /// duration, so a candidate is kept and not made anew for each attempt.
+    /// A lease with a holder only counts as free for a candidate that has seen it unchanged for its whole duration,
+    /// so keep the candidate between attempts instead of creating a new one.
     ///
     /// # Errors
     ///
@@ -134,9 +134,9 @@ impl Election {
         Ok(acquired.then(holder).map(Held::renewing))
     }
 
-    /// One attempt to take or renew the lease; false when it is another's.
+    /// One attempt to take or renew the lease; false when somebody else has it.
     async fn attempt(&mut self) -> Result<bool, Error> {
-        // The holder knows the Lease as it wrote it, and saves the read.
+        // The holder knows the Lease as it wrote it, and needs no read.
         if !self.is_held() {
             let Some(object) = self.cluster.get::<Value>(&self.id).await? else {
                 return self.create().await;
@@ -155,7 +155,7 @@ impl Election {
                 Ok(true)
             }
             Err(error) => {
-                // Somebody may have written in between: look before the next attempt.
+                // Somebody may have written in between: read before the next attempt.
                 self.seen = self
                     .seen
                     .take()
@@ -185,7 +185,7 @@ impl Election {
         }
     }
 
-    /// Notes the Lease; the time counts from when it was first seen like this.
+    /// Notes the Lease; the time starts when this state was first seen.
     fn see(&mut self, object: Value) {
         let same = self
             .seen
@@ -205,7 +205,7 @@ impl Election {
             .is_some_and(|seen| holder(&seen.object) == Some(self.identity.as_str()))
     }
 
-    /// Released by its holder, or not renewed for as long as the holder promised.
+    /// Released by its holder, or not renewed for the promised duration.
     fn is_free(&self, seen: &Sighting) -> bool {
         let promised = seen.object["spec"]["leaseDurationSeconds"]
             .as_u64()
@@ -213,7 +213,7 @@ impl Election {
         holder(&seen.object).is_none() || seen.since.elapsed() >= promised.unwrap_or(self.times.lease)
     }
 
-    /// The Lease with us as its holder, renewed now; what else stands in it stays.
+    /// The Lease with us as its holder, renewed now; other fields are kept.
     fn claimed(&self, object: &Value) -> Value {
         let now = json!(MicroTime(Timestamp::now()));
         let mut claimed = object.clone();
@@ -229,7 +229,7 @@ impl Election {
         claimed
     }
 
-    /// Gives the lease up, so that the next need not wait. Best effort: else it runs out.
+    /// Releases the lease, so that the next holder need not wait. Best effort: otherwise it expires.
     async fn release(mut self) {
         let Some(Sighting { mut object, .. }) = self.seen.take() else {
             return;
@@ -247,7 +247,7 @@ impl Election {
         }
     }
 
-    /// Renews until told to stop or the deadline for a renewal has passed; the candidate comes back.
+    /// Renews until stopped or until the deadline for a renewal has passed; returns the candidate.
     async fn renew_until(mut self, stop: CancellationToken) -> (Self, bool) {
         let mut renewed = Instant::now();
         loop {
@@ -281,9 +281,9 @@ impl Election {
     }
 }
 
-/// A lease that is held, and renewed for as long as this lives.
+/// A lease that is held, and renewed as long as this value lives.
 ///
-/// Dropped, it is no longer renewed and runs out; [`Held::release`] frees it at once.
+/// When dropped, it is no longer renewed and expires; [`Held::release`] frees it at once.
 pub struct Held {
     lost: CancellationToken,
     stop: CancellationToken,
@@ -308,7 +308,7 @@ impl Held {
         }
     }
 
-    /// Cancelled once the lease is lost. Whoever works under it stops then, before another begins.
+    /// Cancelled once the lease is lost. Work under the lease must stop then, before another holder starts.
     pub fn lost(&self) -> CancellationToken {
         self.lost.clone()
     }
@@ -318,7 +318,7 @@ impl Held {
         !self.lost.is_cancelled()
     }
 
-    /// Stops renewing and frees the lease. The work done under it must have ended.
+    /// Stops renewing and frees the lease. Work under the lease must have ended.
     pub async fn release(mut self) {
         self.stop.cancel();
         if let Some(renewing) = self.renewing.take()
@@ -335,17 +335,17 @@ impl Drop for Held {
     }
 }
 
-/// How much a Lease's own times may be off before they are believed without watching: clocks differ by less.
+/// A Lease that expired longer ago than this, by its own times, is free without watching it: clocks differ by less.
 const CLOCKS_DIFFER_BY: Duration = Duration::from_mins(1);
 
-/// One who looks at the Leases of others without wanting them.
+/// Observes the Leases of others without competing for them.
 pub struct LeaseWatch {
     cluster: Cluster,
     seen: Mutex<HashMap<ObjectId, Sighting>>,
 }
 
 impl LeaseWatch {
-    /// Has seen nothing yet.
+    /// An observer that has seen nothing yet.
     pub fn new(cluster: Cluster) -> Self {
         Self {
             cluster,
@@ -353,10 +353,10 @@ impl LeaseWatch {
         }
     }
 
-    /// True when nobody holds the Lease (any more): it is not there, was released, or has run out.
+    /// True when nobody holds the Lease: it does not exist, was released, or has expired.
     ///
-    /// It has run out when it was seen unchanged for as long as its holder promised, which takes a second look, or
-    /// when that was so long ago that no two clocks differ by as much.
+    /// It has expired when it was seen unchanged for the promised duration, which takes a second look, or when its
+    /// last renewal is so long ago that clock differences do not matter.
     ///
     /// # Errors
     ///
@@ -383,7 +383,7 @@ impl LeaseWatch {
     }
 }
 
-/// How long ago the holder says it renewed the lease.
+/// How long ago the holder claims to have renewed the lease.
 fn renewed(lease: &Value) -> Option<Duration> {
     let renewed: Timestamp = lease["spec"]["renewTime"].as_str()?.parse().ok()?;
     Duration::try_from(Timestamp::now().duration_since(renewed)).ok()
@@ -395,9 +395,9 @@ fn holder(lease: &Value) -> Option<&str> {
         .filter(|holder| !holder.is_empty())
 }
 
-/// The period and up to [`JITTER`] times as much again, so that candidates do not ask in step.
+/// The period plus a random part of up to [`JITTER`] times as much, so that candidates do not ask in step.
 fn jittered(period: Duration) -> Duration {
-    // Every `RandomState` has keys of its own; that is as random as this needs to be.
+    // Every `RandomState` has its own keys; that is random enough here.
     let random = f64::from(RandomState::new().hash_one(0_u8) as u32) / f64::from(u32::MAX);
     period.mul_f64(1.0 + random * JITTER)
 }
@@ -418,7 +418,7 @@ mod tests {
         retry: Duration::from_millis(20),
     };
 
-    /// For what a busy machine must not decide otherwise.
+    /// For tests whose outcome must not depend on the load of the machine.
     const STEADY: ElectionTimes = ElectionTimes {
         lease: Duration::from_secs(2),
         renew_deadline: Duration::from_millis(700),
@@ -461,7 +461,7 @@ mod tests {
         script.finish();
     }
 
-    /// A server that keeps one Lease, with the optimistic locking of a real one.
+    /// A server with one Lease and the optimistic locking of a real one.
     fn server(stored: &Arc<Mutex<Option<Value>>>) -> Script {
         let stored = stored.clone();
         let conflict = |reason: &str| {

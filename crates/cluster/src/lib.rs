@@ -1,11 +1,11 @@
-//! Talking to an API server: client, discovery, server-side apply, delete, readiness, finalizers, leases, shards.
+//! Access to an API server: client, discovery, server-side apply, delete, readiness, finalizers, leases, shards.
 //!
-//! [`Cluster`] is the handle for everything: one connection, and what the server is known to serve. Callers choose the
-//! names (field managers, finalizers, labels): this crate knows Kubernetes, not the product.
+//! [`Cluster`] is the handle for everything: one connection, and the cached discovery. Callers choose the names
+//! (field managers, finalizers, labels): this crate knows Kubernetes, not the product.
 //!
-//! Objects travel as [`serde_json::Value`], exactly as the server wrote them, because comparing and replaying
-//! them must not lose a field that a typed struct does not know. Kinds known at compile time can be read into
-//! their types with the same methods.
+//! Objects are passed as [`serde_json::Value`], exactly as the server wrote them, because comparing and replaying
+//! them must not lose a field that a typed struct does not know. Kinds known at compile time can be read into their
+//! types with the same methods.
 //!
 //! Every request has a timeout. Every error names its object and whether a retry can help ([`Error::is_transient`]).
 //! Nothing here logs or quotes the content of a Secret.

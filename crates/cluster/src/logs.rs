@@ -1,4 +1,4 @@
-//! What the containers of a pod printed.
+//! Reads the logs of a pod's containers.
 
 use crate::request::Call;
 use crate::{Attempt, Cluster, Error, ObjectId};
@@ -6,18 +6,18 @@ use crate::{Attempt, Cluster, Error, ObjectId};
 /// How much of a log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// At most so many of its last lines.
+    /// The maximum number of lines, counted from the end.
     pub lines: u32,
-    /// At most so many bytes of them.
+    /// The maximum number of bytes.
     pub bytes: u32,
 }
 
 impl Cluster {
-    /// The end of what a container of a pod printed; of its only container when none is named.
+    /// The end of the log of a pod's container; of its only container when none is named.
     ///
     /// # Errors
     ///
-    /// [`Error::Request`], also while the container has not started.
+    /// [`Error::Request`], also before the container has started.
     pub async fn logs(&self, pod: &ObjectId, container: Option<&str>, tail: Tail) -> Result<String, Error> {
         let mut call = Call::get(format!("{}/log", pod.path()))
             .query("tailLines", &tail.lines.to_string())
@@ -45,7 +45,7 @@ mod tests {
     #[tokio::test]
     async fn a_log_is_text_and_its_end_is_asked_for() {
         let url = "/api/v1/namespaces/shop/pods/migrate-x/log?tailLines=5&limitBytes=1000&container=main";
-        // The script answers in JSON; as text it is what was printed.
+        // The script answers in JSON; read as text, this is the log.
         let script = Script::new("printed").get(url, json!("no such table"));
         let pod = ObjectId::of::<Pod>(Some("shop"), "migrate-x").unwrap();
         let tail = Tail {

@@ -1,24 +1,25 @@
-//! Waits that may take long, so that whoever waits can let others work meanwhile.
+//! Marks long waits, so that the waiting worker can do other work meanwhile.
 
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-/// A wait that is over within this is not worth giving up a place for.
+/// A shorter wait is not worth giving up the worker slot.
 pub const SOON: Duration = Duration::from_millis(100);
 
-/// A worker's place: left before a wait for hooks, objects or their removal, and taken again after it.
+/// A worker slot, which is given back before a wait for hooks, objects or their removal, and taken again after it.
 ///
-/// Either may be called more than once in a row. An action that is dropped while it waits does not take its place again.
+/// Either method may be called more than once in a row. An action that is dropped while it waits does not take a slot
+/// again.
 pub trait Parking: Send + Sync {
-    /// A wait begins that may take long.
+    /// A long wait begins.
     fn park(&self);
 
-    /// It is over: returns once the work can go on.
+    /// The wait is over: returns once there is a slot to continue.
     fn unpark(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Awaits something that may take long, and gives up a place while it does.
+/// Awaits something that may take long, and gives up the worker slot meanwhile.
 pub async fn parked<T>(place: &dyn Parking, wait: impl Future<Output = T>) -> T {
     let mut wait = Box::pin(wait);
     if let Ok(outcome) = tokio::time::timeout(SOON, wait.as_mut()).await {

@@ -1,7 +1,7 @@
-//! The variables of the environment and a kubeconfig's `proxy-url`, turned into the proxy for one API server, as client-go
-//! does it.
+//! Chooses the proxy for an API server from environment variables and a kubeconfig's `proxy-url`, as client-go does.
 //!
-//! kube reads the variables too, but compares `NO_PROXY` with the address of the proxy, and refuses lists that Go reads.
+//! kube reads the variables too, but compares `NO_PROXY` with the address of the proxy, and refuses lists that Go
+//! accepts.
 
 use std::env;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
-/// What names proxies.
+/// The environment variables that name proxies.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     https: Option<String>,
@@ -17,10 +17,10 @@ pub(crate) struct Variables {
     no: Option<String>,
 }
 
-/// A proxy that cannot be used. Its address is not quoted: it may hold a password.
+/// A proxy that cannot be used. Its address is not quoted: it may contain a password.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{of} is no address of a proxy: expected is http://host:port, https://host:port or socks5://host:port, with \
+    "{of} is not a proxy address: expected is http://host:port, https://host:port or socks5://host:port, with \
      user:password@ before the host if need be"
 )]
 pub(crate) struct InvalidProxy {
@@ -28,7 +28,7 @@ pub(crate) struct InvalidProxy {
 }
 
 impl Variables {
-    /// Those of this process.
+    /// The variables of this process.
     pub(crate) fn of_process() -> Self {
         let either = |names: [&str; 2]| {
             let mut found = names.into_iter().filter_map(|name| env::var(name).ok());
@@ -42,9 +42,10 @@ impl Variables {
     }
 }
 
-/// The proxy that leads to a server, with the credentials for it in its address.
+/// The proxy for a server, with its credentials in the address.
 ///
-/// What the kubeconfig names is used for every server. The variables are not for this machine, nor for what `NO_PROXY` lists.
+/// A proxy from the kubeconfig is used for every server. The variables do not apply to this machine, nor to hosts in
+/// `NO_PROXY`.
 pub(crate) fn proxy(
     server: &Uri,
     named: Option<&str>,
@@ -66,7 +67,7 @@ pub(crate) fn proxy(
     if is_this_machine(server) || is_listed(server, variables.no.as_deref().unwrap_or_default()) {
         return Ok(None);
     }
-    // As in Go, a scheme may be left out.
+    // As in Go, the scheme may be left out.
     let parsed = if address.contains("://") {
         address.parse()
     } else {
@@ -76,11 +77,11 @@ pub(crate) fn proxy(
     parsed.map(Some).ok_or(InvalidProxy { of })
 }
 
-/// The address in the form that kube takes.
+/// The address in the form that kube accepts.
 fn usable(address: &Uri) -> Option<Uri> {
     let scheme = match address.scheme_str()? {
         scheme @ ("http" | "https" | "socks5") => scheme,
-        // Names are resolved by the proxy in both.
+        // In both, the proxy resolves names.
         "socks5h" => "socks5",
         _ => return None,
     }
@@ -99,7 +100,7 @@ fn is_this_machine(server: &Uri) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a list of hosts without proxy has this server.
+/// Whether a `NO_PROXY` list contains this server.
 fn is_listed(server: &Uri, list: &str) -> bool {
     let port = server.port_u16().unwrap_or(match server.scheme_str() {
         Some("http") => 80,
@@ -108,7 +109,7 @@ fn is_listed(server: &Uri, list: &str) -> bool {
     let entries: Vec<&str> = list
         .split(',')
         .filter_map(|entry| of_port(entry.trim(), port))
-        // Go writes it so for all names below one; the matcher knows the dot alone.
+        // Go accepts a leading star for all names below one; the matcher only knows the leading dot.
         .map(|entry| {
             entry
                 .strip_prefix('*')
@@ -116,7 +117,7 @@ fn is_listed(server: &Uri, list: &str) -> bool {
                 .unwrap_or(entry)
         })
         .collect();
-    // The matcher takes a star for names alone.
+    // The matcher takes a star to mean names only.
     if entries.contains(&"*") {
         return true;
     }
@@ -127,7 +128,7 @@ fn is_listed(server: &Uri, list: &str) -> bool {
     all.intercept(server).is_none()
 }
 
-/// An entry without its port; none if that is another one.
+/// An entry without its port; `None` if the port is a different one.
 fn of_port(entry: &str, port: u16) -> Option<&str> {
     match entry.rsplit_once(':') {
         Some((host, only)) if !host.contains(':') || host.ends_with(']') => {
@@ -166,7 +167,7 @@ mod tests {
         let proxy = "http://127.0.0.1:3128";
         for (server, list, direct) in [
             (SERVER, "", false),
-            // The proxy's own address says nothing about the server.
+            // The proxy's own address does not matter for the server.
             (SERVER, "127.0.0.1,localhost", false),
             (SERVER, "*", true),
             (SERVER, "example.com", true),

@@ -1,6 +1,6 @@
-//! Watches that are heard: when something of one came last.
+//! Tracks when data of a watch last arrived.
 //!
-//! Servers say about once a minute how far a watch has come, so that silence tells of more than that nothing moves.
+//! Servers send a bookmark about once a minute, so silence means more than that no object changes.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +15,12 @@ use hyper::body::Bytes;
 use kube::client::Body;
 use tower::{Layer, Service};
 
-/// When something of a watch came last; cheap to clone.
+/// When data of a watch last arrived; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Pulse(Arc<Mutex<Option<Instant>>>);
 
 impl Pulse {
-    /// For how long nothing of a watch has come; none when nothing ever has.
+    /// How long watches have been silent; `None` when no data ever arrived.
     pub fn silent_for(&self) -> Option<Duration> {
         self.lock().map(|at| at.elapsed())
     }
@@ -40,7 +40,7 @@ pub(crate) fn is_watch(uri: &Uri) -> bool {
     pairs.any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
 }
 
-/// Around a service, has a pulse hear its watches.
+/// A layer that has a pulse track the watches of a service.
 #[derive(Clone)]
 pub(crate) struct Hearing(pub(crate) Pulse);
 
@@ -56,7 +56,7 @@ impl<S> Layer<S> for Hearing {
     }
 }
 
-/// A service whose watches are heard.
+/// A service whose watches are tracked.
 #[derive(Clone)]
 pub(crate) struct Heard<S> {
     inner: S,
@@ -81,7 +81,7 @@ where
         let answering = self.inner.call(request);
         async move {
             let answer = answering.await?;
-            // What a refusal says is no word of a watch.
+            // The body of a refusal is no data of a watch.
             let pulse = pulse.filter(|_| answer.status().is_success());
             Ok(answer.map(|body| HeardBody { body, pulse }))
         }
@@ -91,7 +91,7 @@ where
 
 pub(crate) struct HeardBody<B> {
     body: B,
-    /// Told of what comes.
+    /// Notified when data arrives.
     pulse: Option<Pulse>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading objects: one, its metadata, or many.
+//! Reads one object, its metadata, or many objects.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 const LIST_OF_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// How many objects one answer holds where they are large. An API server bounds their number alone, and each may have more
-/// than a MiB. The first page is as small, because nobody knows better yet.
+/// The page size for large objects. An API server only limits the number of objects, and each may have more than a
+/// MiB. The first page is this small, too, because the sizes are not known yet.
 const PAGE_OF_LARGE: u16 = 10;
 
-/// As many where they are not, and of metadata. No more: the objects of the next page may be larger than those of this one.
+/// The page size for small objects and metadata. It is not larger, because the next page may have larger objects.
 const PAGE: u16 = 50;
 
-/// How many objects the next page is to hold, after one that had so many objects and bytes.
+/// The size of the next page, after one with this many objects and bytes.
 fn next_page(objects: usize, bytes: usize) -> u16 {
     if bytes / objects.max(1) < 128 << 10 {
         PAGE
@@ -34,17 +34,17 @@ fn next_page(objects: usize, bytes: usize) -> u16 {
     }
 }
 
-/// Which objects of a collection.
+/// Selects objects of a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selector<'a> {
-    /// One namespace, or all.
+    /// One namespace; `None` for all.
     pub namespace: Option<&'a str>,
     /// A label selector, or none.
     pub labels: Option<&'a str>,
 }
 
 impl Cluster {
-    /// An object, as it is or as a type; none when it, its namespace or its kind is not there.
+    /// An object, as JSON or as a type; `None` when it, its namespace or its kind does not exist.
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ impl Cluster {
         self.get_by(id, Call::get(id.path()), bounded).await
     }
 
-    /// An object without its `spec`, for what is to be known of one whose spec cannot be read; nothing but its metadata, where
-    /// the rest cannot be read either.
+    /// An object without its `spec`, for objects whose spec cannot be read; only its metadata, if the rest cannot be
+    /// read either.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Cluster {
         self.get_by(id, Call::get(id.path()), |raw| {
             let text = item::without_spec(raw);
             match bounded(text.as_deref().unwrap_or(raw)) {
-                // What remains is more than is read as well.
+                // The rest is too large as well.
                 Err(failure @ Failure::UnreadableItem(_)) => bounded(&item::head(raw).ok_or(failure)?),
                 read => read,
             }
@@ -71,7 +71,7 @@ impl Cluster {
         .await
     }
 
-    /// The metadata of an object, which is all that the server sends.
+    /// The metadata of an object; the server sends nothing else.
     ///
     /// # Errors
     ///
@@ -88,12 +88,12 @@ impl Cluster {
         .await
     }
 
-    /// All objects that are selected, each with its `apiVersion` and `kind` (which servers leave out in lists).
+    /// All selected objects, each with its `apiVersion` and `kind` (which servers leave out in lists).
     ///
     /// # Errors
     ///
-    /// [`Error::Collection`]; [`Error::Request`] for an object that cannot be read: a list without it would say that it
-    /// is not there.
+    /// [`Error::Collection`]; [`Error::Request`] for an object that cannot be read: leaving it out would mean that it
+    /// does not exist.
     pub async fn list<T: DeserializeOwned>(
         &self,
         resource: &ResourceId,
@@ -103,7 +103,8 @@ impl Cluster {
         all_read(resource, items)
     }
 
-    /// The same, where one that cannot be read is told by its metadata, for the caller to judge what that means.
+    /// The same, but objects that cannot be read are represented by their metadata, and the caller decides about
+    /// them.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl Cluster {
         self.pages(resource, selector).rest().await
     }
 
-    /// The same, page by page, for who does not need all of them at once: together they may not fit into memory.
+    /// The same, page by page, if not all are needed at once: together they may not fit into memory.
     pub fn pages<'a, T>(&'a self, resource: &'a ResourceId, selector: Selector<'a>) -> Pages<'a, T> {
         Pages {
             cluster: self,
@@ -129,15 +130,15 @@ impl Cluster {
         }
     }
 
-    /// The metadata of all objects that are selected, which is all that the server sends, without `managedFields`. No object
-    /// is left out for what else it holds.
+    /// The metadata of all selected objects, without `managedFields`; the server sends nothing else. No object is
+    /// left out because of its other content.
     ///
-    /// Labels and annotations of all of them are in memory at once: where others can write those, map them by
+    /// Labels and annotations of all of them are in memory at once: if others can write those, use
     /// [`Cluster::map_metadata`].
     ///
     /// # Errors
     ///
-    /// As [`Cluster::list`].
+    /// Those of [`Cluster::list`].
     pub async fn list_metadata(
         &self,
         resource: &ResourceId,
@@ -146,11 +147,11 @@ impl Cluster {
         self.map_metadata(resource, selector, |metadata| metadata).await
     }
 
-    /// What `map` makes of the metadata of each object that is selected, one after the other; nothing else is kept of it.
+    /// Applies `map` to the metadata of each selected object, one after the other, and keeps only the results.
     ///
     /// # Errors
     ///
-    /// As [`Cluster::list`].
+    /// Those of [`Cluster::list`].
     pub async fn map_metadata<T>(
         &self,
         resource: &ResourceId,
@@ -197,31 +198,32 @@ impl Cluster {
     }
 }
 
-/// Reads an object, unless it is larger than what is read.
+/// Reads an object, unless it is larger than the limits.
 fn bounded<T: DeserializeOwned>(raw: &RawValue) -> Result<T, Failure> {
     if let Some(why) = item::too_large(raw) {
         return Err(Failure::UnreadableItem(why));
     }
-    // By way of a value, so that what an object holds twice is told the same way whatever it is read as.
+    // Parsed into a value first, so that duplicate keys are handled the same way for every type.
     let object: Value = serde_json::from_str(raw.get()).map_err(Failure::unreadable)?;
     serde_json::from_value(object).map_err(Failure::unreadable)
 }
 
-/// A collection that is read page by page, as [`Cluster::pages`] gives it.
+/// A collection that is read page by page; see [`Cluster::pages`].
 pub struct Pages<'a, T> {
     cluster: &'a Cluster,
     resource: &'a ResourceId,
     selector: Selector<'a>,
     media_type: Option<&'static str>,
     limit: u16,
-    /// Where the next page begins; none after the last one.
+    /// Where the next page begins; `None` after the last one.
     next: Option<String>,
     items: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> Pages<'_, T> {
-    /// The next page, each object with its `apiVersion` and `kind`; none after the last one. A page may be empty. An object is
-    /// read when it is taken: as values, those of a page would take ten times the memory of their text and more.
+    /// The next page, each object with its `apiVersion` and `kind`; `None` after the last one. A page may be empty.
+    /// Objects are parsed one at a time: parsed values of a whole page would take ten times the memory of their text
+    /// or more.
     ///
     /// # Errors
     ///
@@ -243,7 +245,7 @@ impl<T: DeserializeOwned> Pages<'_, T> {
         })))
     }
 
-    /// All that is left.
+    /// All remaining objects.
     async fn rest(mut self) -> Result<Vec<Item<T>>, Error> {
         let mut found = Vec::new();
         while let Some(page) = self.next().await? {
@@ -293,7 +295,7 @@ impl<T: DeserializeOwned> Pages<'_, T> {
     }
 }
 
-/// A part of a list. Its items stay as they were written, so that each can be read on its own.
+/// A part of a list. Its items are kept as text, so that each can be read on its own.
 #[derive(Deserialize)]
 struct Page<'a> {
     #[serde(default)]
@@ -308,7 +310,7 @@ struct PageMetadata {
     next: Option<String>,
 }
 
-/// An object of which no field was looked at.
+/// An object whose fields are not parsed.
 #[derive(Deserialize)]
 struct Fields<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
 
@@ -328,11 +330,11 @@ fn all_read<T>(resource: &ResourceId, items: Vec<Item<T>>) -> Result<Vec<T>, Err
 }
 
 impl<T> Item<T> {
-    /// The object, for who cannot go on without it.
+    /// The object, for a caller that cannot go on without it.
     ///
     /// # Errors
     ///
-    /// [`Error::Request`] for one of `resource` that cannot be read.
+    /// [`Error::Request`] for an object of `resource` that cannot be read.
     pub fn or_error(self, resource: &ResourceId) -> Result<T, Error> {
         match self {
             Self::Read(object) => Ok(object),
@@ -382,7 +384,7 @@ mod tests {
         script.finish();
     }
 
-    /// An object of more values than are read.
+    /// An object with more values than the limit.
     fn of_many_values() -> Value {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "uid": "1"},
@@ -496,7 +498,7 @@ mod tests {
         let mut pages = cluster.pages::<ConfigMap>(&maps, Selector::default());
         let page = pages.next().await.unwrap().unwrap();
         assert_eq!(page.len(), 1);
-        // No second request was made.
+        // No second request was sent.
         script.finish();
 
         let script = Script::new("an empty list").get(url, json!({"metadata": {}, "items": null}));

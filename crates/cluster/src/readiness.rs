@@ -1,38 +1,38 @@
-//! A live object to its health, by the rules of kstatus.
+//! Computes the health of a live object, by the rules of kstatus.
 //!
-//! Follows `pkg/kstatus/status` of kubernetes-sigs/cli-utils, which Helm 4 and Flux use as well: first what all
-//! objects have in common, then the rules of the built-in kind, else the conditions. It differs in four places:
-//! - there is no clock here, so a pod that cannot be scheduled is progressing however long that lasts (an
-//!   autoscaler may still make room);
+//! Follows `pkg/kstatus/status` of kubernetes-sigs/cli-utils, which Helm 4 and Flux use as well: first the rules for
+//! all objects, then those of the built-in kind, otherwise the conditions. It differs in four places:
+//! - there is no clock here, so a pod that cannot be scheduled is progressing however long that lasts (an autoscaler
+//!   may still make room);
 //! - a pod whose phase is `Failed` is failed, and one whose image cannot be pulled says so;
-//! - an object of another kind is as its `Ready` condition says, when it has one;
-//! - a `ReplicaSet` that cannot create pods says the controller's own message.
+//! - an object of another kind follows its `Ready` condition, if it has one;
+//! - a `ReplicaSet` that cannot create pods shows the controller's own message.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// How an object is doing.
+/// Whether an object is healthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It is what it should be.
+    /// It is in the desired state.
     Current,
-    /// Its controller is still at it.
+    /// Its controller is still working on it.
     Progressing {
         /// What is missing.
         why: String,
     },
-    /// It will not get there without a change.
+    /// It cannot get there without a change.
     Failed {
         /// What went wrong.
         why: String,
     },
     /// It is being deleted.
     Terminating {
-        /// The finalizers that hold it.
+        /// The finalizers that block its removal.
         held_by: Vec<String>,
     },
-    /// It is not there.
+    /// It does not exist.
     NotFound,
 }
 
@@ -43,7 +43,7 @@ impl Health {
     }
 }
 
-/// In words, for conditions: `progressing: 1 of 3 replicas are ready`.
+/// As text for conditions: `progressing: 1 of 3 replicas are ready`.
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -59,7 +59,7 @@ impl fmt::Display for Health {
 
 /// The health of an object that was just read, status included.
 ///
-/// `Current` for a Job means started, as in kstatus; [`completion`] tells whether it is through.
+/// `Current` for a Job means started, as in kstatus; [`completion`] tells whether it is done.
 pub fn health(object: &Value) -> Health {
     common(object).unwrap_or_else(|| match (group(object), text(object, "/kind")) {
         ("apps" | "extensions", "Deployment") => deployment(object),
@@ -78,21 +78,21 @@ pub fn health(object: &Value) -> Health {
     })
 }
 
-/// Whether a Job or a Pod is through, which is what hooks are waited for.
+/// Whether a Job or a Pod is done, which is what hooks are awaited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// Not yet.
     Running,
-    /// It did what it should.
+    /// It succeeded.
     Succeeded,
-    /// It gave up.
+    /// It failed.
     Failed {
-        /// What it says about that.
+        /// What it reports about that.
         why: String,
     },
 }
 
-/// Whether a Job or a Pod is through; an object of another kind always is.
+/// Whether a Job or a Pod is done; an object of another kind always is.
 pub fn completion(object: &Value) -> Completion {
     match (group(object), text(object, "/kind")) {
         ("batch", "Job") => {
@@ -115,7 +115,7 @@ pub fn completion(object: &Value) -> Completion {
     }
 }
 
-/// What is decided before the kind is looked at: deletion, generation, `Reconciling` and `Stalled`.
+/// Rules that apply before those of the kind: deletion, generation, `Reconciling` and `Stalled`.
 fn common(object: &Value) -> Option<Health> {
     if !text(object, "/metadata/deletionTimestamp").is_empty() {
         let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
@@ -151,7 +151,7 @@ fn deployment(object: &Value) -> Health {
     let updated = number(object, "/status/updatedReplicas", 0);
     let ready = number(object, "/status/readyReplicas", 0);
     let available = number(object, "/status/availableReplicas", 0);
-    // Without a deadline (math.MaxInt32 says so too) the controller sets no `Progressing` condition.
+    // Without a deadline (or with math.MaxInt32) the controller sets no `Progressing` condition.
     let deadline = number(object, "/spec/progressDeadlineSeconds", i64::from(i32::MAX));
     let rolled_out = deadline == i64::from(i32::MAX)
         || condition_of("Progressing")
@@ -177,7 +177,7 @@ fn deployment(object: &Value) -> Health {
 
 fn stateful_set(object: &Value) -> Health {
     if text(object, "/spec/updateStrategy/type") == "OnDelete" {
-        return Health::Current; // its pods are the user's to replace
+        return Health::Current; // the user has to replace its pods
     }
     let wanted = number(object, "/spec/replicas", 1);
     let existing = number(object, "/status/replicas", 0);
@@ -207,7 +207,7 @@ fn stateful_set(object: &Value) -> Health {
 }
 
 fn daemon_set(object: &Value) -> Health {
-    // A DaemonSet that its controller has seen always has both; without them it has not been seen.
+    // A DaemonSet that its controller has observed always has both; without them it has not been observed.
     if !object["metadata"]["generation"].is_i64() || !object["status"]["observedGeneration"].is_i64() {
         return progressing("the DaemonSet is not observed yet");
     }
@@ -344,7 +344,8 @@ fn by_ready_condition(object: &Value) -> Health {
     }
 }
 
-/// `ImagePullBackOff of container web: Back-off pulling image …`, of the first container that waits for one of these.
+/// `ImagePullBackOff of container web: Back-off pulling image …`, for the first container that waits for one of these
+/// reasons.
 fn waiting(pod: &Value, reasons: &[&str]) -> Option<String> {
     let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod["status"][list].as_array());
     statuses.into_iter().flatten().flatten().find_map(|status| {
@@ -361,7 +362,7 @@ fn waiting(pod: &Value, reasons: &[&str]) -> Option<String> {
     })
 }
 
-/// What a failed pod says: its own message, or the exit code of the first container that failed.
+/// The failure of a pod: its own message, or the exit code of the first container that failed.
 fn pod_failure(pod: &Value) -> String {
     let (reason, message) = (text(pod, "/status/reason"), text(pod, "/status/message"));
     if !reason.is_empty() || !message.is_empty() {
@@ -426,7 +427,7 @@ fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// `Reason: message`, or what there is of it.
+/// `Reason: message`, or the one that there is.
 fn said(condition: &Value) -> String {
     let part = |key: &str| condition[key].as_str().filter(|text| !text.is_empty());
     match (part("reason"), part("message")) {

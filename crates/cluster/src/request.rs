@@ -1,4 +1,4 @@
-//! One request to the API server and its answer.
+//! Sends one request to the API server and reads its answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use serde_json::value::RawValue;
 use crate::item;
 use crate::{Attempt, Discovery, Error, Failure, ObjectId, Served};
 
-/// Longer than the API server's own limit of 60 seconds, so that its answer is heard, whatever it is.
+/// Longer than the API server's own limit of 60 seconds, so that its answer arrives in any case.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// Longest pause before a request that was turned away is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// An API server that is talked to, and what it is known to serve; cheap to clone.
+/// The connection to an API server, and its cached discovery; cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) transport: Transport,
@@ -28,7 +28,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Talks through `client`; asks what the server serves when that is first needed.
+    /// Uses `client`; discovery is requested when first needed.
     pub fn new(client: Client) -> Self {
         let transport = Transport {
             client,
@@ -41,14 +41,14 @@ impl Cluster {
         }
     }
 
-    /// Like [`Cluster::new`] with a known state of discovery, for tests that are not about it.
+    /// Like [`Cluster::new`] with given discovery data, for tests that are not about discovery.
     pub fn with_served(client: Client, served: Served) -> Self {
         let cluster = Self::new(client);
         cluster.discovery.remember(served);
         cluster
     }
 
-    /// The same, through which nothing is written once the fence is down. The kube client is not held up.
+    /// The same, but refuses writes once the fence is down. The kube client itself is not affected.
     pub fn fenced(mut self, fence: Fence) -> Self {
         self.transport.fence = Some(fence);
         self
@@ -64,8 +64,8 @@ impl Cluster {
         &self.discovery
     }
 
-    /// The object that a manifest describes, its kind looked up by `apiVersion` and `kind`; `namespace`
-    /// counts when the manifest has none.
+    /// The object that a manifest describes, its kind looked up by `apiVersion` and `kind`; `namespace` applies when
+    /// the manifest has none.
     ///
     /// # Errors
     ///
@@ -96,12 +96,12 @@ impl Cluster {
     }
 }
 
-/// Whether this process may still write: asked right before every request that is no read. Cheap to clone.
+/// Whether this process may still write: checked right before every request that is not a read. Cheap to clone.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Fence {
-    /// One that holds while `may_write` says so.
+    /// A fence that holds while `may_write` returns true.
     pub fn new(may_write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(may_write))
     }
@@ -112,7 +112,7 @@ impl Fence {
     }
 }
 
-/// The connection, and how long one request may take.
+/// The connection, and the time limit for one request.
 #[derive(Clone)]
 pub(crate) struct Transport {
     client: Client,
@@ -145,7 +145,7 @@ impl Transport {
         }
     }
 
-    /// Sends one request; its answer is left as it is.
+    /// Sends one request and returns the raw answer.
     pub(crate) async fn send_for_bytes(&self, call: Call) -> Result<Vec<u8>, Failure> {
         let (_, body) = self.ask(call).await?;
         Ok(body)
@@ -153,8 +153,8 @@ impl Transport {
 
     /// Sends one request.
     ///
-    /// A server that turns the request away because it is busy (429, done nothing yet) is asked again, twice,
-    /// when it says, but not later than in a second: a worker that sleeps serves nobody.
+    /// If the server turns the request away because it is busy (429, nothing done yet), it is repeated, twice, when
+    /// the server says, but within a second at most: a sleeping worker is useless.
     async fn ask(&self, call: Call) -> Result<(StatusCode, Vec<u8>), Failure> {
         let mut patience = [Duration::from_millis(100), Duration::from_millis(400)].into_iter();
         loop {
@@ -193,7 +193,7 @@ impl Transport {
             .unwrap_or(Err(Failure::TimedOut(self.timeout)))
     }
 
-    /// Sends one request and reads its answer as text; what is no UTF-8 is replaced.
+    /// Sends one request and reads its answer as text; invalid UTF-8 is replaced.
     pub(crate) async fn send_for_text(&self, call: Call) -> Result<String, Failure> {
         let (_, body) = self.exchange_bytes(call).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
@@ -210,7 +210,7 @@ fn unanswered(error: kube::Error) -> Failure {
     Failure::Unanswered(Box::new(error))
 }
 
-/// The server's status, or one made from an answer that holds none (a proxy's page, "404 page not found").
+/// The server's status, or one made from an answer that contains none (a proxy's page, "404 page not found").
 fn refusal(code: StatusCode, body: &[u8]) -> Status {
     let stated = serde_json::from_slice::<Status>(body)
         .ok()
@@ -261,8 +261,8 @@ impl Call {
         self
     }
 
-    /// Where the object that is answered is nested too deep to be read, or too large, its metadata is enough: the write took
-    /// place.
+    /// If the object in the answer is nested too deeply or too large to be read, its metadata is enough: the write
+    /// has succeeded.
     pub(crate) fn metadata_suffices(mut self) -> Self {
         self.metadata_suffices = true;
         self

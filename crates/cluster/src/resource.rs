@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// A kind that an API server serves, with all that a request to it needs.
+/// A kind that an API server serves, with everything that a request to it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceId {
     /// API group, empty for the core group.
@@ -20,13 +20,13 @@ pub struct ResourceId {
     pub kind: String,
     /// Name in URLs and RBAC rules, such as `deployments`.
     pub plural: String,
-    /// True when its objects live in namespaces.
+    /// True when it is namespaced.
     pub namespaced: bool,
 }
 
 /// A scope known at compile time: implemented for the scopes of Kubernetes' own and of derived kinds.
 pub trait Scoped {
-    /// True when objects of this scope live in namespaces.
+    /// True when objects of this scope are namespaced.
     const NAMESPACED: bool;
 }
 
@@ -82,9 +82,9 @@ impl ResourceId {
         }
     }
 
-    /// An `Api` over all objects of the kind, or over those of one namespace; for watches.
+    /// An `Api` for all objects of the kind, or for those of one namespace; for watches.
     ///
-    /// Watched through [`Item`](crate::Item), an object that cannot be read neither ends nor repeats the watch.
+    /// With [`Item`](crate::Item), an object that cannot be read neither ends nor restarts the watch.
     pub fn api<K>(&self, client: kube::Client, namespace: Option<&str>) -> kube::Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -95,7 +95,7 @@ impl ResourceId {
         }
     }
 
-    /// True for core Secrets, whose content must not reach logs and messages.
+    /// True for core Secrets, whose content must not get into logs and messages.
     pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
     }
@@ -123,10 +123,10 @@ impl fmt::Display for ResourceId {
     }
 }
 
-/// One object: its kind, namespace and name, known to make a valid address.
+/// One object: its kind, namespace and name, checked to make a valid URL path.
 ///
-/// Names come from rendered charts, so the constructor refuses those that would lead a request elsewhere
-/// (`../..`), and drops a namespace given for a cluster-scoped kind, as kubectl does.
+/// Names come from rendered charts, so the constructor refuses those that would send a request elsewhere (`../..`),
+/// and drops a namespace given for a cluster-scoped kind, as kubectl does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId {
     resource: ResourceId,
@@ -135,11 +135,11 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// The object called `name` in `namespace` (which a namespaced kind needs and another ignores).
+    /// The object called `name` in `namespace` (required for a namespaced kind, ignored otherwise).
     ///
     /// # Errors
     ///
-    /// [`Error::Unaddressable`] when the namespace is missing, or a name is empty or no path segment.
+    /// [`Error::Unaddressable`] when the namespace is missing, or a name is empty or not a valid path segment.
     pub fn new(resource: ResourceId, namespace: Option<&str>, name: &str) -> Result<Self, Error> {
         let namespace = namespace.filter(|namespace| resource.namespaced && !namespace.is_empty());
         let refused = |reason| Error::Unaddressable {
@@ -164,7 +164,7 @@ impl ObjectId {
     ///
     /// # Errors
     ///
-    /// As [`ObjectId::new`].
+    /// Those of [`ObjectId::new`].
     pub fn of<K>(namespace: Option<&str>, name: &str) -> Result<Self, Error>
     where
         K: Resource<DynamicType = ()>,
@@ -173,11 +173,11 @@ impl ObjectId {
         Self::new(ResourceId::of::<K>(), namespace, name)
     }
 
-    /// The object that a manifest of this kind describes; `namespace` counts when the manifest has none.
+    /// The object that a manifest of this kind describes; `namespace` applies when the manifest has none.
     ///
     /// # Errors
     ///
-    /// As [`ObjectId::new`].
+    /// Those of [`ObjectId::new`].
     pub fn in_manifest(
         resource: ResourceId,
         manifest: &Value,
@@ -196,7 +196,7 @@ impl ObjectId {
         &self.resource
     }
 
-    /// The namespace; none exactly when the kind is cluster-scoped.
+    /// The namespace; `None` exactly when the kind is cluster-scoped.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -248,7 +248,7 @@ fn check_segment(text: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Percent-encodes what a path segment or a query value cannot hold as it is.
+/// Percent-encodes characters that are not allowed in a path segment or a query value.
 pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! An API server that answers from a script, for tests of what observes and applies.
+//! An API server that answers from a script, for tests of code that observes and applies.
 //!
 //! ```
 //! # use cluster::{scripted::Script, ObjectId};
@@ -14,8 +14,8 @@
 //! # });
 //! ```
 //!
-//! A request that is not the expected next one fails the test with both; so does [`Script::finish`] when
-//! something expected was not asked.
+//! A request that is not the expected next one fails the test and shows both; [`Script::finish`] fails it if an
+//! expected request was not sent.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ type Answerer = Box<dyn FnMut(&Method, &str, &Value) -> (u16, Value) + Send>;
 
 /// What the server expects and answers, in order.
 ///
-/// Clones share the script, so it can be finished by the test while a client made of it is still around.
+/// Clones share the script, so the test can finish it while a client made from it still exists.
 #[derive(Clone)]
 pub struct Script {
     state: Arc<Mutex<State>>,
@@ -70,12 +70,12 @@ impl Script {
         }
     }
 
-    /// Next, a GET of `url` (path, and query if one is given) is answered with `answer`.
+    /// The next request is a GET of `url` (path, and query if one is given), answered with `answer`.
     pub fn get(self, url: &str, answer: Value) -> Self {
         self.step(Method::GET, url, None, 200, answer)
     }
 
-    /// Next, a request is answered with a status code and a body; `check` looks at the body that was sent.
+    /// The next request is answered with a status code and a body; `check` looks at the body that was sent.
     pub fn on(
         self,
         method: Method,
@@ -87,20 +87,20 @@ impl Script {
         self.step(method, url, Some(Box::new(check)), code, answer)
     }
 
-    /// Next, a request is refused with this code, reason and message.
+    /// The next request is refused with this code, reason and message.
     pub fn refuse(self, method: Method, url: &str, code: u16, reason: &str, message: &str) -> Self {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
                             "code": code, "reason": reason, "message": message});
         self.step(method, url, None, code, status)
     }
 
-    /// Next, a GET finds nothing.
+    /// The next request is a GET that finds nothing.
     pub fn absent(self, url: &str) -> Self {
         self.refuse(Method::GET, url, 404, "NotFound", "not found")
     }
 
-    /// Once the expected requests have come, all others are answered by this function of method, URL and body, with
-    /// a status code and a body; for what is asked until time passes.
+    /// After the expected requests, all others are answered by this function of method, URL and body, with a status
+    /// code and a body; for requests that are repeated until time passes.
     pub fn from_then_on(
         self,
         answer: impl FnMut(&Method, &str, &Value) -> (u16, Value) + Send + 'static,
@@ -109,7 +109,7 @@ impl Script {
         self
     }
 
-    /// Once the expected requests have come, all others wait for an answer for ever; for servers whose packets are lost.
+    /// After the expected requests, all others get no answer; for servers whose packets are lost.
     pub fn silent_from_then_on(self) -> Self {
         lock(&self.state).is_silent_then = true;
         self
@@ -139,17 +139,17 @@ impl Script {
         Client::new(server, "default")
     }
 
-    /// A cluster of this server; discovery is asked for as of a real one.
+    /// A cluster of this server; discovery is requested as from a real one.
     pub fn cluster(&self) -> Cluster {
         Cluster::new(self.client())
     }
 
-    /// A cluster of this server that is known to serve just these kinds.
+    /// A cluster of this server that is known to serve only these kinds.
     pub fn cluster_serving(&self, resources: impl IntoIterator<Item = ResourceId>) -> Cluster {
         Cluster::with_served(self.client(), Served::of(resources))
     }
 
-    /// How many requests were answered so far.
+    /// How many requests have been answered so far.
     pub fn answered(&self) -> usize {
         lock(&self.state).answered
     }
@@ -158,7 +158,7 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// When a request came that was not expected or held something else, or an expected one did not come.
+    /// When an unexpected request was sent, or one with unexpected content, or an expected one was not sent.
     #[expect(clippy::panic, reason = "this is how a test support function fails the test")]
     pub fn finish(&self) {
         let check_failed = self.state.is_poisoned();
@@ -224,9 +224,9 @@ impl State {
 }
 
 impl Step {
-    /// The answer if this is the request that was expected, else what that is.
+    /// The answer if this is the expected request, otherwise a description of the difference.
     fn answer(self, method: &Method, url: &str, sent: &Value) -> Result<(u16, Value), String> {
-        // A query that the scenario does not mention does not matter to it.
+        // A query that the scenario does not give does not matter to it.
         let asked = if self.url.contains('?') {
             url
         } else {
@@ -242,14 +242,14 @@ impl Step {
     }
 }
 
-/// Notes the failure for `finish`, in case the client runs in a task whose panic nobody sees, and fails here.
+/// Records the failure for `finish`, in case the client runs in a task whose panic goes unnoticed, and panics here.
 #[expect(clippy::panic, reason = "this is how a test support function fails the test")]
 fn failed(state: &Mutex<State>, unexpected: &str) -> Response<Body> {
     lock(state).unexpected.push(unexpected.to_owned());
     panic!("{unexpected}");
 }
 
-/// A failed check poisons the lock; the state is still the one to report.
+/// A failed check poisons the lock; the state is still needed for the report.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

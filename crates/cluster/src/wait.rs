@@ -1,4 +1,4 @@
-//! Waiting for an object to get somewhere, within a time.
+//! Waits, with a time limit, for an object to reach a state.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tokio::time::Instant;
 use crate::readiness::{Completion, completion};
 use crate::{Cluster, Error, Health, ObjectId, health};
 
-/// Told of every change in how the awaited object is doing.
+/// Called for every change in the health of the awaited object.
 pub type Progress<'a> = &'a mut (dyn FnMut(&Health) + Send);
 
-/// What is awaited of an object.
+/// The state that an object should reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// It is there and [`Health::Current`]; for a CRD that is established.
+    /// It exists and is [`Health::Current`]; for a CRD this means established.
     Current,
-    /// It is a Job or a Pod, and through.
+    /// It is a Job or a Pod, and done.
     Complete,
-    /// It is not there.
+    /// It does not exist.
     Gone,
-    /// The object of this uid is not there; a successor of its name may be.
+    /// The object with this UID does not exist; a successor of its name may.
     GoneOf(String),
 }
 
@@ -42,18 +42,18 @@ enum Distance {
     OutOfReach { why: String },
 }
 
-/// The first look comes at once, the next soon, later ones further apart.
+/// The first check is immediate, the next follows soon, later ones are further apart.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl Cluster {
-    /// Waits until an object is where it is awaited, and returns it as it is then (none when it is gone).
+    /// Waits until an object reaches a state, and returns it (`None` when it is gone).
     ///
-    /// Only `get` is needed. A request that fails for a passing reason is repeated until the time is over.
+    /// Only `get` is needed. A request that fails for a transient reason is repeated until the time is over.
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] as soon as the object will not get there; [`Error::Wait`] after `timeout`;
+    /// [`Error::Failed`] as soon as the object cannot get there any more; [`Error::Wait`] after `timeout`;
     /// [`Error::Request`].
     pub async fn wait_until(
         &self,
@@ -114,7 +114,7 @@ impl Goal {
             Self::Current => match now {
                 Health::Current => Distance::Reached,
                 Health::Failed { why } => Distance::OutOfReach { why: why.clone() },
-                // It may be a predecessor that is going, or not be written yet.
+                // It may be a predecessor that is being deleted, or not created yet.
                 Health::Progressing { .. } | Health::Terminating { .. } | Health::NotFound => {
                     Distance::Underway
                 }

@@ -1,4 +1,4 @@
-//! The plain writes beside server-side apply: create, replace, merge patches of an object and of its status.
+//! Writes other than server-side apply: create, replace, merge patches of an object and of its status.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{Attempt, Cluster, Error, Failure, ObjectId, ResourceId};
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 impl Cluster {
-    /// Creates an object that must not be there yet, and returns it.
+    /// Creates an object that must not exist yet, and returns it.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Cluster {
             })
     }
 
-    /// Replaces an object whole. With a `resourceVersion` in it, only that version is replaced.
+    /// Replaces an object. If it has a `resourceVersion`, only that version is replaced.
     ///
     /// # Errors
     ///
@@ -65,8 +65,7 @@ impl Cluster {
             .map(|(_, replaced)| replaced)
     }
 
-    /// Merges fields into an object; `null` removes one. Returns the object, or its metadata where it cannot be
-    /// read.
+    /// Merges fields into an object; `null` removes one. Returns the object, or its metadata if it cannot be read.
     ///
     /// # Errors
     ///
@@ -81,7 +80,7 @@ impl Cluster {
             .map(|(_, patched)| patched)
     }
 
-    /// Merges annotations into an object; a value of none removes one. Returns the object.
+    /// Merges annotations into an object; `None` removes one. Returns the object.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl Cluster {
             .await
     }
 
-    /// Merges labels into an object; a value of none removes one. Returns the object.
+    /// Merges labels into an object; `None` removes one. Returns the object.
     ///
     /// # Errors
     ///
@@ -113,10 +112,10 @@ impl Cluster {
             .await
     }
 
-    /// Merges fields into the status of an object; `null` removes one. Returns the object, or its metadata where it cannot
-    /// be read.
+    /// Merges fields into the status of an object; `null` removes one. Returns the object, or its metadata if it
+    /// cannot be read.
     ///
-    /// A merge leaves fields alone that it does not name. Lists, such as conditions, are replaced whole.
+    /// Fields that are not named are not changed. Lists, such as conditions, are replaced as a whole.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! The admin's word for the definitions that a chart brings: which its controller may write, of which chart, and which
-//! annotations of the admin's it may set on them.
+//! The admin's consent to definitions that a chart brings: which ones its controller may write, for which chart, and
+//! which of the admin's annotations it may set on them.
 //!
-//! A chart that brings definitions would otherwise need an admin for each of them. The word is given once, on the
-//! definition of that chart, and the policy of its controller holds every write of a definition against it. So an entry
-//! names everything that decides what is allowed: whoever writes the composition writes the rest.
+//! Without it, an admin would have to approve each definition that a chart brings. The consent is given once, on the
+//! definition of that chart, and the policy of its controller checks every write of a definition against it. So an
+//! entry names everything that decides what is allowed, because the author of the composition controls the rest.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::bound::GroupResource;
 
-/// Most entries. The policy of a controller compares each write with all of them.
+/// Maximum number of entries. The policy of a controller compares each write with all of them.
 pub const MAX_ENTRIES: usize = 64;
 
-/// Longest text, in bytes: all of it stands in one expression of the policy, which may have 100 000 characters.
+/// Longest text, in bytes: all of it is part of one expression of the policy, which may have 100 000 characters.
 pub const MAX_TEXT: usize = 32 * 1024;
 
-/// The annotations that an entry may allow. What lets a chart bring definitions of its own, or look up what is not its
-/// own, stays with an admin who looks at that very definition.
+/// The annotations that an entry may allow. Those that let a chart bring definitions of its own, or look up objects
+/// that are not its own, have to be set by an admin on the very definition.
 pub const ALLOWABLE: [&str; 3] = [
     annotations::ALLOWED_KINDS,
     annotations::ALLOWED_NAMESPACES,
@@ -36,12 +36,12 @@ pub struct AllowedDefinition {
     pub namespace: String,
     /// `spec.chart.url`.
     pub url: String,
-    /// `spec.chart.version`, an exact one.
+    /// `spec.chart.version`, an exact version.
     pub version: String,
     /// `spec.chart.repo`; empty when the definition has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub repo: String,
-    /// `spec.chart.digest`; empty when the definition may have any or none.
+    /// `spec.chart.digest`; empty when any digest or none is allowed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// True when the definition may set `spec.chart.insecureSkipVerifyTLS`.
@@ -50,10 +50,11 @@ pub struct AllowedDefinition {
     /// True when the definition may set `spec.chart.plainHTTP`.
     #[serde(default, rename = "plainHTTP", skip_serializing_if = "is_false")]
     pub plain_http: bool,
-    /// The kind that the chart becomes, which the releases may hold besides those of the scan; empty for none.
+    /// The kind generated from the chart, which releases may contain besides the kinds found by the scan; empty for
+    /// none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Annotations of the admin's that the definition may have, with exactly these values.
+    /// Annotations reserved to the admin that the definition may have, with exactly these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -66,7 +67,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A text that lists no definitions.
+/// A text that is not a list of allowed definitions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAllowable {
     /// It is too long.
@@ -75,9 +76,9 @@ pub enum NotAllowable {
         /// Its length.
         bytes: usize,
     },
-    /// It is no list in JSON.
+    /// It is not a JSON list.
     #[error(
-        "it is no list in JSON, as [{{\"name\": …, \"namespace\": …, \"url\": …, \"version\": …}}]: {why}"
+        "it is not a JSON list like [{{\"name\": …, \"namespace\": …, \"url\": …, \"version\": …}}]: {why}"
     )]
     NotAList {
         /// What the parser says.
@@ -89,12 +90,12 @@ pub enum NotAllowable {
         /// How many.
         entries: usize,
     },
-    /// An entry that allows nothing.
+    /// An entry that is not valid.
     #[error("entry {number}, {entry}: {why}")]
     Entry {
-        /// Its place, counted from 1.
+        /// Its position, counted from 1.
         number: usize,
-        /// The definition that it names, as far as it does.
+        /// The definition that it names, as far as it names one.
         entry: String,
         /// What is wrong with it, and what to write.
         why: String,
@@ -104,7 +105,8 @@ pub enum NotAllowable {
 /// Reads the annotation `krateo.io/allowed-definitions`.
 ///
 /// # Errors
-/// When it is too long, no list of entries, or an entry allows nothing or too much.
+/// # Errors
+/// When it is too long or not a list of entries, or an entry allows nothing or too much.
 pub fn parse(text: &str) -> Result<Vec<AllowedDefinition>, NotAllowable> {
     if text.len() > MAX_TEXT {
         return Err(NotAllowable::TooLong { bytes: text.len() });
@@ -142,7 +144,7 @@ pub fn parse(text: &str) -> Result<Vec<AllowedDefinition>, NotAllowable> {
 }
 
 impl AllowedDefinition {
-    /// The kind that the chart becomes, where the entry names one.
+    /// The kind generated from the chart, if the entry names one.
     pub fn kind(&self) -> Option<&str> {
         (!self.kind.is_empty()).then_some(&*self.kind)
     }
@@ -229,20 +231,20 @@ fn check_annotation(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// True for what can be the name of a namespace or definition.
+/// True for a text that can be the name of a namespace or definition.
 fn is_name(text: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     (1..=253).contains(&text.len()) && text.chars().all(is_of_name)
 }
 
-/// True for printable ASCII without spaces, quotes and backslashes: it looks the same to whoever reviews it, and stands in
-/// an expression of a policy as it is.
+/// True for printable ASCII without spaces, quotes and backslashes: a reviewer sees exactly what it is, and it needs
+/// no escaping in an expression of a policy.
 fn is_plain(text: &str) -> bool {
     text.chars()
         .all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '`'))
 }
 
-/// True for a version that stands for itself alone: `1.2.3`, with or without a pre-release and build metadata.
+/// True for an exact version: `1.2.3`, with or without a pre-release and build metadata.
 pub fn is_exact(text: &str) -> bool {
     let has_parts = |text: &str| {
         let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
@@ -272,7 +274,7 @@ pub fn is_digest(text: &str) -> bool {
     })
 }
 
-/// Kinds of generated types are ASCII, and fit into a label with `List` behind them.
+/// Kinds of generated types are ASCII, and short enough that the kind with `List` appended fits into a label.
 fn is_kind(text: &str) -> bool {
     text.len() <= 59
         && text.starts_with(|c: char| c.is_ascii_uppercase())
@@ -346,7 +348,7 @@ mod tests {
             (with("version", Value::Null), "invalid type: null"),
             (
                 annotated("krateo.io/allowed-kinds", "apps/*"),
-                "is no kind of object",
+                "is not a kind of object",
             ),
             (annotated("krateo.io/allowed-kinds", " , "), "allows nothing"),
             (annotated("krateo.io/allowed-namespaces", "*"), "allows nothing"),
@@ -393,8 +395,8 @@ mod tests {
             "as many as that are taken"
         );
         assert!(told(&" ".repeat(MAX_TEXT + 1)).contains("list fewer"));
-        assert!(told("{}").contains("no list in JSON"));
-        assert!(told("").contains("no list in JSON"));
+        assert!(told("{}").contains("not a JSON list"));
+        assert!(told("").contains("not a JSON list"));
     }
 
     #[test]

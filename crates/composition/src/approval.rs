@@ -1,7 +1,7 @@
-//! Permissions that grow, held until somebody approves them: what is new in words, and a digest to approve.
+//! When a release needs more permissions than before, holds it until somebody approves them: lists the new rights in
+//! words, and gives the digest to approve.
 //!
-//! Off unless the controller is told otherwise. Rights on the release's own records are no growth: they move with
-//! every revision.
+//! Off by default. Rights on the release's own records do not count: they change with every revision.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use helm::digest::fnv1_64_hex;
 
 use crate::permissions::Grant;
 
-/// Rights that a release needs, that nobody granted, and that nobody approved.
+/// Rights that a release needs but that are neither granted nor approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unapproved {
-    /// What names all that the release needs; the annotation that says this approves it.
+    /// Identifies everything the release needs; an annotation with this digest approves it.
     pub digest: String,
-    /// The new rights, one a line: `team: create configmaps/web`.
+    /// The new rights, one per line: `team: create configmaps/web`.
     pub rights: Vec<String>,
 }
 
-/// What is to be approved before `needed` may be granted in place of `granted`; none when nothing is new, or
-/// `approved` is the digest of what is needed.
+/// What has to be approved before `needed` may replace `granted`; `None` when nothing is new, or when `approved` is
+/// the digest of what is needed.
 pub fn unapproved(needed: &[Grant], granted: &[Grant], approved: Option<&str>) -> Option<Unapproved> {
     let needed = rights(needed);
     let new: Vec<String> = needed.difference(&rights(granted)).cloned().collect();

@@ -1,8 +1,8 @@
-//! A chart's scan and the admin's word become the upper bound of what its controller may be given, and what a
-//! composition needs is held against it.
+//! Combines a chart's scan and the admin's consent into the upper bound of what its controller may be granted, and
+//! checks what a composition needs against it.
 //!
-//! core-provider writes the same bound twice: into the admission policies that hold the controller to it, and into a
-//! `ConfigMap`, by which the controller says what is missing before it tries.
+//! core-provider writes the same bound twice: into the admission policies that enforce it, and into a `ConfigMap`,
+//! from which the controller can say what is missing before it tries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::scan::{Kind, Reads, Scan};
 /// The API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A kind of object as authorisation names it.
+/// A kind of object in RBAC's terms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupResource {
     /// API group; empty for the core group.
@@ -45,7 +45,7 @@ impl GroupResource {
         self.group.is_empty() && self.resource == "secrets"
     }
 
-    /// As policies compare it: the slash is always there.
+    /// In the form that policies compare: there is always a slash.
     pub(crate) fn key(&self) -> String {
         format!("{}/{}", self.group, self.resource)
     }
@@ -62,10 +62,10 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// An annotation that names no kind of object.
+/// An annotation entry that does not name a kind of object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no kind of object: write group/resource, as in apps/deployments, or the resource alone in the core group"
+    "{text:?} is not a kind of object: write group/resource, as in apps/deployments, or the resource alone in the core group"
 )]
 pub struct NotAKind {
     text: String,
@@ -89,28 +89,28 @@ impl FromStr for GroupResource {
     }
 }
 
-/// What is known of a kind.
+/// What is known about a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// Plural resource name.
     pub plural: String,
-    /// True when its objects stand in namespaces.
+    /// True when it is namespaced.
     pub namespaced: bool,
 }
 
-/// Where kinds are looked up, best a cluster's discovery.
+/// Resolves kinds, usually by a cluster's discovery.
 pub trait Kinds {
     /// The kind, in any version.
     fn kind(&self, group: &str, kind: &str) -> Option<Known>;
-    /// True when objects of this resource stand in namespaces.
+    /// True when this resource is namespaced.
     fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool>;
 }
 
-/// What Kubernetes itself serves, by its own rule for plurals: for use without a cluster.
+/// The kinds that Kubernetes itself serves, with its own rule for plurals: for use without a cluster.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BuiltIn;
 
-/// Kinds of Kubernetes that stand outside of namespaces.
+/// Cluster-scoped kinds of Kubernetes.
 const CLUSTER_SCOPED: [&str; 26] = [
     "APIService",
     "CSIDriver",
@@ -161,7 +161,7 @@ impl Kinds for BuiltIn {
     }
 }
 
-/// The kind as authorisation names it, and whether its objects stand in namespaces; a guess where it is not known.
+/// The kind in RBAC's terms, and whether it is namespaced; a guess if the kind is unknown.
 pub fn guess(kinds: &impl Kinds, group: &str, kind: &str) -> (GroupResource, bool) {
     let known = kinds.kind(group, kind).unwrap_or_else(|| Known {
         plural: unserved_plural(group, kind),
@@ -170,7 +170,7 @@ pub fn guess(kinds: &impl Kinds, group: &str, kind: &str) -> (GroupResource, boo
     (GroupResource::new(group, &known.plural), known.namespaced)
 }
 
-/// The plural of a kind that nobody serves yet. Types of charts get theirs from us.
+/// The plural of a kind that is not served yet. Plurals of types generated from charts are our own.
 fn unserved_plural(group: &str, kind: &str) -> String {
     if group == crdgen::GROUP {
         crdgen::Names::plural_of(kind)
@@ -179,7 +179,7 @@ fn unserved_plural(group: &str, kind: &str) -> String {
     }
 }
 
-/// The rule by which Kubernetes guesses a plural.
+/// The rule by which Kubernetes guesses plurals.
 fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
     match kind.as_bytes().last() {
@@ -190,22 +190,24 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// What the admin says about a chart, in annotations on its definition, within what the platform closes to all of them.
+/// What the admin allows a chart, by annotations on its definition, except what the platform closes for all
+/// definitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// Kinds besides those of the scan.
+    /// Kinds in addition to those of the scan.
     pub kinds: Vec<GroupResource>,
-    /// Namespaces besides those of the compositions and those that the chart names.
+    /// Namespaces in addition to those of the compositions and those that the chart names.
     pub namespaces: Vec<String>,
-    /// What the chart may look up besides what it may anyway.
+    /// Lookups in addition to those allowed anyway.
     pub lookups: BTreeSet<Allowance>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
-    /// Definitions that the chart may bring with annotations of the admin's, and the kinds that they become.
+    /// Definitions that the chart may bring with annotations reserved to the admin, and the kinds generated from
+    /// their charts.
     pub definitions: Vec<AllowedDefinition>,
-    /// True when it may bring no others.
+    /// True when the chart may bring no other definitions.
     pub only_definitions: bool,
-    /// Namespaces that the platform closes: no annotation opens them. Nothing that is read of a definition.
+    /// Namespaces that the platform closes: no annotation opens them. Not read from the definition.
     pub closed: BTreeSet<String>,
 }
 
@@ -213,7 +215,8 @@ impl Allowed {
     /// Reads the annotations.
     ///
     /// # Errors
-    /// When one of the kinds is none, such as `*`, an entry allows no lookup, or the list of definitions is none.
+    /// When an entry is not a kind, for example `*`, an entry does not allow a lookup, or the list of definitions is
+    /// invalid.
     pub fn of(found: &BTreeMap<String, String>) -> Result<Self, BadAnnotation> {
         Ok(Self {
             kinds: listed(found, annotations::ALLOWED_KINDS)
@@ -237,16 +240,16 @@ impl Allowed {
     }
 }
 
-/// An annotation of the admin's that cannot be read.
+/// An admin's annotation that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnnotation {
-    /// A kind that is none.
+    /// An entry is not a kind.
     #[error("annotation {} of the definition is not usable", annotations::ALLOWED_KINDS)]
     Kinds(#[from] NotAKind),
-    /// An entry that allows no lookup.
+    /// An entry does not allow a lookup.
     #[error("annotation {} of the definition is not usable", annotations::ALLOWED_LOOKUPS)]
     Lookups(#[from] NotAnAllowance),
-    /// A list of definitions that is none.
+    /// The list of definitions is invalid.
     #[error(
         "annotation {} of the definition is not usable",
         annotations::ALLOWED_DEFINITIONS
@@ -264,24 +267,24 @@ fn listed<'a>(found: &'a BTreeMap<String, String>, name: &str) -> impl Iterator<
         .filter(|item| !item.is_empty())
 }
 
-/// The most that a controller may ever be given.
+/// The most that a controller may ever be granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bound {
-    /// Kinds whose objects stand in namespaces.
+    /// Namespaced kinds.
     pub namespaced: BTreeSet<GroupResource>,
-    /// Kinds whose objects do not.
+    /// Cluster-scoped kinds.
     pub cluster: BTreeSet<GroupResource>,
     /// Namespaces other than those of the compositions.
     pub namespaces: BTreeSet<String>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
-    /// What Roles of the chart's own may allow (`verb group/resource`), when it may bring any.
+    /// What Roles in the chart may allow (`verb group/resource`), if it may bring any.
     pub chart_rules: BTreeSet<String>,
-    /// What `ClusterRole`s of the chart's own may allow, likewise.
+    /// What `ClusterRole`s in the chart may allow, if it may bring any.
     pub chart_cluster_rules: BTreeSet<String>,
-    /// What the chart may look up, besides objects that the release may write.
+    /// What the chart may look up, in addition to objects that the release may write.
     pub lookups: Lookups,
-    /// Definitions that the release may write with annotations of the admin's.
+    /// Definitions that the release may write with annotations reserved to the admin.
     pub definitions: Vec<AllowedDefinition>,
     /// True when it may write no other definitions.
     pub only_definitions: bool,
@@ -297,8 +300,8 @@ impl Bound {
             && other.namespaces.is_subset(&self.namespaces)
     }
 
-    /// Adds the kinds and namespaces of `other`; what it says of RBAC, of lookups and of definitions stays as it is here, so
-    /// roles and bindings come along only where the chart may bring them here, too.
+    /// Adds the kinds and namespaces of `other`. RBAC, lookups and definitions are not taken from `other`, so roles
+    /// and bindings are only added where this chart, too, may bring them.
     pub fn add(&mut self, other: &Self) {
         let chart_rbac = self.chart_rbac;
         let may_come = |pair: &&GroupResource| chart_rbac || pair.group != RBAC;
@@ -311,18 +314,18 @@ impl Bound {
     }
 }
 
-/// A bound, and what it was computed from.
+/// A bound, and notes about how it was computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The bound.
     pub bound: Bound,
-    /// Kinds that nobody serves yet and whose plural is a guess.
+    /// Kinds that are not served yet and whose plural is a guess.
     pub guessed: BTreeSet<String>,
-    /// What an annotation says and the platform does not let it say.
+    /// What annotations ask for although the platform closes it.
     pub closed: BTreeSet<String>,
 }
 
-/// True for namespaces that only the admin's word opens: those of Kubernetes and that of the platform.
+/// True for namespaces that only an admin can open: those of Kubernetes and that of the platform.
 pub fn is_protected(namespace: &str, krateo_namespace: &str) -> bool {
     namespace.starts_with("kube-") || namespace == krateo_namespace
 }
@@ -363,7 +366,8 @@ impl Resolved {
         for kind in allowed.definitions.iter().filter_map(AllowedDefinition::kind) {
             let (pair, namespaced) = guess(kinds, crdgen::GROUP, kind);
             if namespaced {
-                // A chart that waits for what it brings looks at it, by a kind that the scan cannot tell either.
+                // A chart that waits for objects it brings looks them up, by a kind that the scan cannot determine
+                // either.
                 bound.lookups.namespaced.entry(pair.clone()).or_default().one = true;
                 bound.namespaced.insert(pair);
             }
@@ -405,7 +409,7 @@ impl Resolved {
         set.insert(pair);
     }
 
-    /// The kind as authorisation names it, and whether its objects stand in namespaces.
+    /// The kind in RBAC's terms, and whether it is namespaced.
     fn find(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) -> (GroupResource, bool) {
         let group = kind.group();
         let own = scan
@@ -429,8 +433,8 @@ impl Resolved {
         (GroupResource::new(group, &known.plural), known.namespaced)
     }
 
-    /// Outside of namespaces only what the templates themselves spell out counts: a text that is given to `tpl` is one
-    /// of values, which whoever writes compositions may replace.
+    /// For cluster-scoped kinds, only lookups in the templates themselves count: a text passed to `tpl` comes from
+    /// the values, which the author of a composition may replace.
     fn add_lookup(
         &mut self,
         kind: &Kind,
@@ -451,13 +455,13 @@ impl Resolved {
     }
 }
 
-/// The policy of a controller that checks what it grants itself, which carries the bound in the annotation
+/// Name of the policy that checks what a controller grants itself; it carries the bound in the annotation
 /// `krateo.io/bound`.
 pub fn grants_policy(plural: &str, version: &str) -> String {
     format!("{plural}-{version}-grants")
 }
 
-/// Keys of the `ConfigMap` that carries a bound. Lists hold one entry a line.
+/// Keys of the `ConfigMap` that carries a bound. Lists have one entry per line.
 mod keys {
     pub(super) const KINDS: &str = "kinds";
     pub(super) const CLUSTER_KINDS: &str = "clusterKinds";
@@ -469,15 +473,15 @@ mod keys {
     pub(super) const LOOKUPS: &str = "lookups";
     pub(super) const CLUSTER_LOOKUPS: &str = "clusterLookups";
     pub(super) const ALLOWED_LOOKUPS: &str = "allowedLookups";
-    /// An entry of the annotation a line, as it has it.
+    /// One entry of the annotation per line, as written there.
     pub(super) const ALLOWED_DEFINITIONS: &str = "allowedDefinitions";
     pub(super) const ONLY_ALLOWED_DEFINITIONS: &str = "onlyAllowedDefinitions";
     pub(super) const CLOSED_NAMESPACES: &str = "closedNamespaces";
 }
 
-/// The verb by which a controller may write roles in a namespace that holds a composition of its type, on the
+/// The verb that a controller needs to write roles in a namespace that has a composition of its type: on the
 /// subresource [`PERMISSIONS`] of the type, with the namespace as the name. Nothing is served there: the policies of
-/// the controller ask whether it is allowed, and core-provider keeps the role that allows it.
+/// the controller check whether it is allowed, and core-provider maintains the role that allows it.
 pub const GRANT: &str = "grant";
 
 /// See [`GRANT`].
@@ -524,7 +528,7 @@ impl Bound {
         ])
     }
 
-    /// The bound that a `ConfigMap` carries. What cannot be read is not allowed.
+    /// The bound from the data of a `ConfigMap`. Entries that cannot be read are not allowed.
     pub fn of_data(data: &BTreeMap<String, String>) -> Self {
         let lines = |key: &str| {
             data.get(key)
@@ -557,12 +561,12 @@ impl Bound {
         }
     }
 
-    /// The bound as the controller's policy carries it.
+    /// The bound from the annotation of the controller's policy.
     pub fn of_annotation(text: &str) -> Self {
         Self::of_data(&serde_json::from_str(text).unwrap_or_default())
     }
 
-    /// What chart-inspector may read of the cluster for its templates, in the order of names; never Secrets.
+    /// What chart-inspector may read of the cluster for its templates, ordered by name; never Secrets.
     pub fn inspected(&self) -> Vec<(GroupResource, Vec<Verb>)> {
         let mut all: BTreeMap<&GroupResource, Reads> = BTreeMap::new();
         let Lookups {
@@ -576,7 +580,7 @@ impl Bound {
             known.all |= reads.all;
         }
         for allowance in allowed {
-            // What is open in one namespace alone is for the controller to read.
+            // What is open in a single namespace is read by the controller instead.
             if let Allowance::Kind(kind) = allowance {
                 all.insert(kind, Reads { one: true, all: true });
             }
@@ -587,7 +591,7 @@ impl Bound {
             .collect()
     }
 
-    /// The first thing that a release needs and the bound does not have. `home` is the composition's namespace.
+    /// The first thing that a release needs and that is outside the bound. `home` is the composition's namespace.
     pub fn outside(&self, home: &str, needed: &[Resource]) -> Option<Outside> {
         needed.iter().find_map(|resource| self.judge(home, resource))
     }
@@ -602,7 +606,7 @@ impl Bound {
                 name: &needed.name,
             };
             return match self.decide(home, &question) {
-                // Whose a Secret is was seen when it was read.
+                // The owner of a Secret was checked when it was read.
                 Decision::Answerable | Decision::IfOwn(_) => None,
                 Decision::Refused(refused) => Some(Outside::Lookup(Box::new(refused))),
             };
@@ -642,7 +646,7 @@ impl Bound {
     }
 }
 
-/// True for what is read and never written.
+/// True for an object that is only read.
 fn is_lookup(needed: &Resource) -> bool {
     let is_read = |verb: &Verb| matches!(verb, Verb::Get | Verb::List | Verb::Watch);
     !needed.verbs.is_empty() && needed.verbs.iter().all(is_read)
@@ -684,10 +688,10 @@ fn described(resource: &Resource) -> String {
     }
 }
 
-/// Something that a release needs beyond the bound of its definition.
+/// Something that a release needs and that is outside the bound of its definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outside {
-    /// Of a kind that the scan did not find.
+    /// A kind that the scan did not find.
     Kind {
         /// The object.
         object: String,
@@ -696,7 +700,7 @@ pub enum Outside {
         /// The template that names it.
         path: Option<String>,
     },
-    /// In a namespace that is not the composition's.
+    /// A namespace that is not open to the composition.
     Namespace {
         /// The object.
         object: String,
@@ -705,7 +709,7 @@ pub enum Outside {
         /// The template that names it.
         path: Option<String>,
     },
-    /// In a namespace that the platform closes to all definitions, be it the composition's own.
+    /// A namespace that the platform closes to all definitions, even if it is the composition's own.
     Closed {
         /// The object.
         object: String,
@@ -714,15 +718,15 @@ pub enum Outside {
         /// The template that names it.
         path: Option<String>,
     },
-    /// In the composition's own namespace, in which no composition of the type was before: core-provider, which opens
-    /// it, has not seen the composition yet.
+    /// The composition's own namespace, which had no composition of the type before: core-provider, which opens it,
+    /// has not seen the composition yet.
     Unopened {
         /// The object.
         object: String,
         /// The namespace.
         namespace: String,
     },
-    /// Looked up, and not for the composition to see.
+    /// A lookup that the composition is not allowed.
     Lookup(Box<Refused>),
     /// A role or binding that the chart brings.
     Rbac {
@@ -734,8 +738,8 @@ pub enum Outside {
 }
 
 impl Outside {
-    /// The first thing that is needed in the composition's own namespace while that is not open: what core-provider opens
-    /// by itself waits for that, not for an admin.
+    /// The first thing needed in the composition's own namespace while that is not open. core-provider opens it by
+    /// itself, so the composition waits for that and not for an admin.
     pub fn at_home(home: &str, needed: &[Resource], krateo_namespace: &str) -> Option<Self> {
         let needed = needed.iter().find(|needed| needed.namespace == home)?;
         let (object, namespace) = (described(needed), home.to_owned());
@@ -966,7 +970,7 @@ mod tests {
         assert!(bound.inspected().contains(&(kind, vec![Verb::Get])));
         assert_eq!(bound.definitions.len(), 1);
         assert!(!bound.only_definitions);
-        // Where flect and Kubernetes differ, the type is called as flect has it.
+        // Where flect and Kubernetes differ, the type has flect's plural.
         let of = |group: &str, kind: &str| guess(&BuiltIn, group, kind).0.to_string();
         assert_eq!(
             of("composition.krateo.io", "KagentCrds"),
@@ -1012,7 +1016,7 @@ mod tests {
                 .outside(namespace, &[needed])
                 .map(|outside| outside.to_string())
         };
-        // Not even for the compositions in it.
+        // Not even for compositions in it.
         for verb in [Verb::Patch, Verb::Get] {
             assert_eq!(services(verb, "team"), None);
             let told = services(verb, "vault").unwrap();
@@ -1104,11 +1108,12 @@ mod tests {
             needs(RBAC, "roles", "team"),
             "krateo.io/allow-chart-rbac: \"true\"",
         );
-        // All namespaces at once is more than any of them.
+        // All namespaces at once is more than any list of them.
         said(needs("apps", "deployments", ""), "apps/deployments");
-        // Another tenant's namespace is no more open for a composition of the same type there; that of the bound is.
+        // Another tenant's namespace is not open to this composition, even if the type has a composition there; the
+        // namespace of the bound is.
         assert_eq!(needs("apps", "deployments", "monitoring"), None);
-        // What is looked up is not for that reason written.
+        // A kind that is looked up may not be written for that reason alone.
         said(needs("", "nodes", ""), "krateo.io/allowed-kinds: nodes");
         let all_nodes = Resource::looked_up("", "v1", "nodes", "", "");
         assert_eq!(bound.outside("team", &[all_nodes]), None);

@@ -5,7 +5,7 @@ use api::{COMPOSITION_GROUP, CompositionDefinition};
 use helm::origin::{ChartSpec, ClientCertSpec, CredentialsSpec, SecretKey, VerifySpec};
 use kube::ResourceExt as _;
 
-/// The chart of a definition: what its spec was found to stand for, once that is known.
+/// The chart of a definition: with the resolved version and digest once those are known.
 pub fn chart_spec(definition: &CompositionDefinition) -> ChartSpec {
     let written = written_chart(definition);
     let resolved = definition
@@ -18,7 +18,7 @@ pub fn chart_spec(definition: &CompositionDefinition) -> ChartSpec {
     }
 }
 
-/// The chart of a definition as its spec has it, whose version may be a range.
+/// The chart of a definition as written in its spec, where the version may be a range.
 pub fn written_chart(definition: &CompositionDefinition) -> ChartSpec {
     let own = definition.namespace().unwrap_or_default();
     let ChartSource {
@@ -89,22 +89,22 @@ fn secret_key(item: &SecretItemRef, own: &str, usual: &str) -> SecretKey {
     }
 }
 
-/// True when the definition's chart has become the type with this kind and API version.
+/// True when the definition's chart was turned into the type with this kind and API version.
 pub fn serves(definition: &CompositionDefinition, api_version: &str, kind: &str) -> bool {
     definition.status.as_ref().is_some_and(|status| {
         status.api_version.as_deref() == Some(api_version) && status.kind.as_deref() == Some(kind)
     })
 }
 
-/// True when the definition serves the type, or did so before it went on to another version of its chart.
+/// True when the definition serves the type, or did so before it moved on to another version of its chart.
 ///
-/// While it goes on, compositions of the version before are still governed by it.
+/// During the move, it still governs the compositions of the previous version.
 pub fn has_served(definition: &CompositionDefinition, api_version: &str, kind: &str) -> bool {
     serves(definition, api_version, kind) || served_chart(definition, api_version, kind).is_some()
 }
 
-/// The chart that a version of the definition's type was made from: a definition that goes on to another version of
-/// its chart still has the compositions of the one before, until they have moved.
+/// The chart that a version of the definition's type was generated from. A definition that moves on to another
+/// version of its chart still has compositions of the previous one until they have moved.
 pub fn chart_of(definition: &CompositionDefinition, api_version: &str, kind: &str) -> ChartSpec {
     let present = chart_spec(definition);
     let Some(chart) = served_chart(definition, api_version, kind) else {
@@ -113,7 +113,7 @@ pub fn chart_of(definition: &CompositionDefinition, api_version: &str, kind: &st
     ChartSpec {
         url: chart.url.clone(),
         repo: chart.repo.clone(),
-        // The digest is that of the present version.
+        // The digest is that of the current version.
         digest: present.digest.filter(|_| chart.version == present.version),
         version: chart.version.clone(),
         ..present

@@ -1,4 +1,4 @@
-//! Which definition governs which compositions.
+//! Decides which definition governs a composition.
 
 use std::borrow::Borrow;
 
@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt as _};
 
 use crate::{has_served, serves};
 
-/// No definition governs a composition, or it does not say which.
+/// No definition governs a composition, or it does not say which one does.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ungoverned {
     /// There is none.
@@ -16,9 +16,9 @@ pub enum Ungoverned {
          krateo.io/composition-definition-name and -namespace"
     )]
     ByNone {
-        /// Of the composition.
+        /// Kind of the composition.
         kind: String,
-        /// Of the composition.
+        /// API version of the composition.
         api_version: String,
     },
     /// There is more than one.
@@ -29,26 +29,26 @@ pub enum Ungoverned {
     BySeveral {
         /// How many.
         count: usize,
-        /// Of the composition.
+        /// Kind of the composition.
         kind: String,
-        /// Of the composition.
+        /// API version of the composition.
         api_version: String,
     },
-    /// Its labels name one of another type.
+    /// Its labels name a definition of another type.
     #[error(
         "CompositionDefinition {definition}, which the labels name, does not serve {kind} in {api_version}"
     )]
     ByForeign {
         /// Namespace and name.
         definition: String,
-        /// Of the composition.
+        /// Kind of the composition.
         kind: String,
-        /// Of the composition.
+        /// API version of the composition.
         api_version: String,
     },
 }
 
-/// The one of all definitions that governs a composition: that which its labels name, or the only one that serves its
+/// The definition that governs a composition: the one that its labels name, or else the only one that serves its
 /// type.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub fn governing<D: Borrow<CompositionDefinition>>(
         };
         let named = all.into_iter().find(|definition| is_named(definition.borrow()));
         let named = named.ok_or_else(by_none)?;
-        // A label is the user's to write: it must not lead to the chart of another type.
+        // Users can write labels: a label must not select the chart of another type.
         if has_served(named.borrow(), api_version, kind) {
             return Ok(named);
         }
@@ -79,7 +79,8 @@ pub fn governing<D: Borrow<CompositionDefinition>>(
             api_version: api_version.clone(),
         });
     }
-    // One that went on to another version still has what has not moved yet, unless another serves that now.
+    // A definition that has moved on to another version still governs compositions that have not moved yet, unless
+    // another definition serves their version now.
     let (mut serving, others): (Vec<D>, Vec<D>) = all
         .into_iter()
         .partition(|definition| serves(definition.borrow(), api_version, kind));
@@ -98,8 +99,8 @@ pub fn governing<D: Borrow<CompositionDefinition>>(
     }
 }
 
-/// True for a composition that says it is of this definition, and, when that is one of its type, for one that does not
-/// say.
+/// True for a composition whose labels name this definition, and for one without such labels if it is of the
+/// definition's type.
 pub fn is_governed(object: &impl Resource, definition: &CompositionDefinition, is_of_type: bool) -> bool {
     let label = |name: &str| object.labels().get(name).cloned();
     match (
@@ -119,7 +120,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::plan::tests::composition;
 
-    /// One in the namespace `system`, whose chart has become the type `Web` in this version.
+    /// A definition in the namespace `system`, whose chart has been turned into the type `Web` in this version.
     pub(crate) fn definition(name: &str, version: &str) -> CompositionDefinition {
         let spec = CompositionDefinitionSpec {
             chart: ChartSource::default(),
@@ -134,7 +135,7 @@ pub(crate) mod tests {
         definition
     }
 
-    /// The same, which had another version before.
+    /// The same, but it had another version before.
     fn moved(name: &str, version: &str, before: &str) -> CompositionDefinition {
         let mut definition = definition(name, version);
         let status = definition.status.get_or_insert_default();
@@ -196,7 +197,7 @@ pub(crate) mod tests {
         check(&unlabelled(), std::slice::from_ref(&one), "one");
         check(&unlabelled(), &[one.clone(), other], "2 CompositionDefinitions");
         check(&unlabelled(), &[], "no CompositionDefinition");
-        // Who went on has it only while nobody serves it.
+        // A definition that has moved on governs it only while no other serves its version.
         let gone_on = moved("gone-on", "v2-0-0", "v1-0-0");
         check(&unlabelled(), &[one, gone_on.clone()], "one");
         check(&unlabelled(), &[gone_on], "gone-on");

@@ -1,12 +1,12 @@
-//! From what is observed of a composition to a plan: which action on the release comes next, which permissions that needs, and
-//! with which values and labels the chart is rendered.
+//! Turns what was observed of a composition into a plan: the next action on the release, the permissions it needs,
+//! and the values and labels that the chart is rendered with.
 //!
 //! Pure: no client, no clock, no await. The controller carries the plan out, and `kco plan` prints it.
 //!
 //! - [`plan`] decides the steps of one pass; pauses and policies restrict them there and nowhere else.
-//! - [`permissions`] turns objects and verbs into Roles and bindings, [`scan`] finds what a chart's templates can ever render, and
-//!   [`bound`] compares the two.
-//! - [`rendering`] makes the values and labels of a render, [`lookups`] decides what templates may read.
+//! - [`permissions`] turns objects and verbs into Roles and bindings, [`scan`] finds what a chart's templates can
+//!   ever render, and [`bound`] compares the two.
+//! - [`rendering`] builds the values and labels of a render, [`lookups`] decides what templates may read.
 //!
 //! ```
 //! use std::collections::BTreeMap;

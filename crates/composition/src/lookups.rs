@@ -1,9 +1,10 @@
-//! Which questions of a chart's templates to the cluster are answered: decided before anything is read.
+//! Decides which lookups of a chart's templates are answered, before anything is read.
 //!
-//! Whoever writes a composition's values writes templates, too, where a chart passes values through `tpl`. So what
-//! `lookup` finds is not what its controller may read, but what its composition may see: its own namespace, those of the
-//! bound, the kinds outside of namespaces that the chart's own templates spell out, and of Secrets those that are this
-//! composition's own. An admin adds to that by an annotation on the definition, which allows no write.
+//! Where a chart passes values through `tpl`, the author of a composition's values also writes templates. So `lookup`
+//! does not find everything that the controller may read, but only what the composition may see: its own namespace,
+//! the namespaces of the bound, the cluster-scoped kinds that the chart's own templates spell out, and only those
+//! Secrets that are this composition's own. An admin can allow more by an annotation on the definition, which allows
+//! no writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,25 +15,25 @@ use api::annotations;
 use crate::bound::{Bound, GroupResource};
 use crate::scan::Reads;
 
-/// What a chart may look up, besides what its release may write.
+/// What a chart may look up, in addition to what its release may write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lookups {
-    /// Kinds in namespaces, Secrets included: answered in the composition's namespace and in those of the bound.
+    /// Namespaced kinds, Secrets included: answered in the composition's namespace and in those of the bound.
     pub namespaced: BTreeMap<GroupResource, Reads>,
-    /// Kinds outside of namespaces.
+    /// Cluster-scoped kinds.
     pub cluster: BTreeMap<GroupResource, Reads>,
-    /// The admin's word.
+    /// What the admin allowed.
     pub allowed: BTreeSet<Allowance>,
 }
 
 /// One entry of the annotation `krateo.io/allowed-lookups`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Allowance {
-    /// A kind, wherever it is, and all objects of it: `apps/deployments`.
+    /// All objects of a kind, in any namespace: `apps/deployments`.
     Kind(GroupResource),
     /// A kind in one namespace: `configmaps@kube-system`.
     KindIn(GroupResource, String),
-    /// All kinds that the chart looks up, but Secrets, in one namespace: `@monitoring`.
+    /// All kinds that the chart looks up except Secrets, in one namespace: `@monitoring`.
     Namespace(String),
     /// One Secret: `secrets@vault/shared`.
     Secret {
@@ -44,7 +45,7 @@ pub enum Allowance {
 }
 
 impl Allowance {
-    /// The namespace that it is for; none when it is for all.
+    /// The namespace that it applies to; `None` when it applies to all.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Kind(_) => None,
@@ -54,7 +55,7 @@ impl Allowance {
         }
     }
 
-    /// As policies compare it: the slash of a kind is always there.
+    /// In the form that policies compare: a kind always has a slash.
     pub fn key(&self) -> String {
         match self {
             Self::Kind(kind) => kind.key(),
@@ -77,10 +78,10 @@ impl fmt::Display for Allowance {
     }
 }
 
-/// An entry of the annotation that allows no lookup.
+/// An entry of the annotation that does not allow any lookup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} allows no lookup, {why}: write a kind (apps/deployments), a kind in a namespace (configmaps@monitoring), a \
+    "{text:?} does not allow a lookup, {why}: write a kind (apps/deployments), a kind in a namespace (configmaps@monitoring), a \
      namespace (@monitoring) or one Secret (secrets@vault/shared)"
 )]
 pub struct NotAnAllowance {
@@ -108,19 +109,19 @@ impl FromStr for Allowance {
         if let Some(namespace) = namespace
             && !is_name(namespace)
         {
-            return Err(refused("because what follows @ is no namespace"));
+            return Err(refused("because the text after @ is not a namespace"));
         }
         if kind.is_empty() {
             return match namespace {
                 Some(namespace) if name.is_empty() && !text.ends_with('/') => {
                     Ok(Self::Namespace(namespace.to_owned()))
                 }
-                _ => Err(refused("because it names no kind")),
+                _ => Err(refused("because it does not name a kind")),
             };
         }
         let kind: GroupResource = kind
             .parse()
-            .map_err(|_| refused("because what it begins with is no kind of object"))?;
+            .map_err(|_| refused("because it does not begin with a kind of object"))?;
         match (kind.is_secrets(), namespace) {
             (true, Some(namespace)) if is_name(name) => Ok(Self::Secret {
                 namespace: namespace.to_owned(),
@@ -136,55 +137,55 @@ impl FromStr for Allowance {
     }
 }
 
-/// True for what can be the name of a namespace or Secret.
+/// True for a text that can be the name of a namespace or Secret.
 fn is_name(text: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     !text.is_empty() && text.chars().all(is_of_name)
 }
 
-/// What a template asks for, once its kind is found in what the cluster serves.
+/// What a template looks up, once discovery has found its kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// The kind.
     pub kind: &'a GroupResource,
-    /// True when objects of the kind stand in namespaces.
+    /// True when the kind is namespaced.
     pub namespaced: bool,
-    /// The namespace; empty for all, or outside of namespaces.
+    /// The namespace; empty for all, or for a cluster-scoped kind.
     pub namespace: &'a str,
     /// The name; empty for all.
     pub name: &'a str,
 }
 
-/// What becomes of a question.
+/// What to do with a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// It is read and answered.
     Answerable,
-    /// It is read, and answered where the live object carries this composition's id, or is not there.
+    /// It is read, and answered if the live object carries this composition's id or does not exist.
     IfOwn(Refused),
     /// It is not read, and the composition is held.
     Refused(Refused),
 }
 
-/// A lookup that is not answered.
+/// A lookup that is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     object: String,
     kind: GroupResource,
     why: Why,
-    /// What an admin has to write for it.
+    /// What an admin has to write to allow it.
     allowance: Option<Allowance>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// In a namespace that is neither the composition's nor one of the bound.
+    /// In a namespace that is neither the composition's nor one of those of the bound.
     Closed,
     /// In a namespace that the platform closes.
     ClosedToAll,
     /// In an open namespace, of a kind that the scan did not find.
     UnknownKind,
-    /// Outside of namespaces, and not spelled out by the chart's templates.
+    /// Of a cluster-scoped kind that the chart's templates do not spell out.
     OutsideOfNamespaces,
     /// In all namespaces at once.
     Everywhere,
@@ -195,12 +196,12 @@ enum Why {
 }
 
 impl Refused {
-    /// The entry of the annotation that allows it; nothing allows a list of Secrets.
+    /// The annotation entry that allows it; no entry can allow a list of Secrets.
     pub fn allowance(&self) -> Option<&Allowance> {
         self.allowance.as_ref()
     }
 
-    /// The same without names, for a question that a chart may have made of what a Secret said.
+    /// The same without names, for a lookup whose names the chart may have made from the content of a Secret.
     #[must_use]
     pub fn without_names(self) -> Self {
         let is_allowable = self.allowance.is_some() && !self.kind.is_secrets();
@@ -225,10 +226,10 @@ impl fmt::Display for Refused {
             }
             Why::UnknownKind => "a kind whose lookup the scan of the chart, in this version, did not find",
             Why::OutsideOfNamespaces => {
-                "a kind outside of namespaces whose lookup the chart's own templates do not spell out"
+                "a cluster-scoped kind whose lookup the chart's own templates do not spell out"
             }
             Why::Everywhere => "in all namespaces at once",
-            Why::ManySecrets => "and Secrets are answered one by one, by namespace and name",
+            Why::ManySecrets => "and Secrets can only be looked up one by one, by namespace and name",
             Why::NotOwn => "which is not this composition's own",
         };
         write!(f, "the chart looks up {}, {why}", self.object)?;
@@ -252,7 +253,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Bound {
-    /// Decides whether a template of a composition is answered. `home` is the composition's namespace.
+    /// Decides whether a template's lookup is answered. `home` is the composition's namespace.
     pub fn decide(&self, home: &str, question: &Question<'_>) -> Decision {
         let Question {
             kind,
@@ -305,8 +306,8 @@ impl Bound {
         refused(why, Allowance::KindIn(kind.clone(), namespace.to_owned()))
     }
 
-    /// A Secret is answered by name alone, and as what it is when it is read: whoever renders one of that name says
-    /// nothing.
+    /// A Secret is decided by its name, before it is read; the live object then shows whose it is. Rendering a Secret
+    /// of that name proves nothing.
     fn decide_secret(&self, home: &str, namespace: &str, name: &str) -> Decision {
         let secrets = GroupResource::secrets();
         let refused = |why, allowance| Refused {
@@ -334,14 +335,14 @@ impl Bound {
         Decision::Refused(refused(why, Some(allowance)))
     }
 
-    /// True for a namespace in which objects of a release may lie.
+    /// True for a namespace in which a release may have objects.
     pub(crate) fn is_open(&self, home: &str, namespace: &str) -> bool {
         namespace == home || self.namespaces.contains(namespace)
     }
 }
 
-/// Decides where there is no bound, as for the controller of a chart that no definition names: the API server decides on
-/// all but Secrets, which are the composition's own or are refused.
+/// Decides where there is no bound, for example for the controller of a chart that no definition names: the API
+/// server decides on everything except Secrets, which are answered only if they are the composition's own.
 pub fn decide_unbounded(question: &Question<'_>) -> Decision {
     if !question.kind.is_secrets() {
         return Decision::Answerable;
@@ -372,8 +373,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Renders Deployments and Secrets, looks `ConfigMaps`, Secrets, single Namespaces and all Nodes up, and may lie in
-    /// `shared`, too.
+    /// Renders Deployments and Secrets; looks up `ConfigMaps`, Secrets, single Namespaces and all Nodes; may also
+    /// have objects in `shared`.
     fn bound(allowed: &str) -> Bound {
         let (one, all) = (
             Reads {
@@ -402,7 +403,7 @@ mod tests {
         }
     }
 
-    /// `+` when it is answered, `own` when it has to be this composition's, otherwise what allows it.
+    /// `+` when it is answered, `own` when it has to be this composition's own, otherwise what allows it.
     fn decided(bound: &Bound, of: &str, namespace: &str, name: &str) -> String {
         let of = kind(of);
         let question = Question {
@@ -446,7 +447,7 @@ mod tests {
             ("namespaces", "", "", "namespaces"),
             ("nodes", "", "", "+"),
             ("nodes", "", "one", "nodes"),
-            // What is rendered is not for that reason looked up.
+            // A kind that is rendered may not be looked up for that reason alone.
             (
                 "storage.k8s.io/storageclasses",
                 "",
@@ -478,7 +479,7 @@ mod tests {
             ("pods", "team-c", "", "pods@team-c"),
             ("pods", HOME, "", "pods@team-a"),
             ("configmaps", "monitoring", "web", "+"),
-            // Rendered, but not looked up: nothing that the namespace is opened for.
+            // Rendered, but not looked up: opening the namespace does not allow it.
             (
                 "apps/deployments",
                 "monitoring",
@@ -540,13 +541,13 @@ mod tests {
             ("secrets@vault/", Err("one by one")),
             ("configmaps@vault/one", Err("only Secrets")),
             ("configmaps@vault/", Err("only Secrets")),
-            ("@vault/one", Err("no kind")),
-            ("@vault/", Err("no kind")),
-            ("@", Err("no namespace")),
-            ("configmaps@", Err("no namespace")),
-            ("configmaps@*", Err("no namespace")),
-            ("*", Err("no kind of object")),
-            ("apps/*@team", Err("no kind of object")),
+            ("@vault/one", Err("not name a kind")),
+            ("@vault/", Err("not name a kind")),
+            ("@", Err("not a namespace")),
+            ("configmaps@", Err("not a namespace")),
+            ("configmaps@*", Err("not a namespace")),
+            ("*", Err("a kind of object")),
+            ("apps/*@team", Err("a kind of object")),
         ] {
             let parsed: Result<Allowance, _> = text.parse();
             match (parsed, expected) {

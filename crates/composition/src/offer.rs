@@ -1,4 +1,4 @@
-//! The release name that a definition gives the only composition that it governs.
+//! The release name that a definition offers to the only composition that it governs.
 
 use api::{Composition, CompositionDefinition, annotations, labels};
 use kube::Resource;
@@ -6,7 +6,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{ReleaseName, has_served, is_governed};
 
-/// A definition's annotation `krateo.io/release-name`, as it is offered to a composition whose release has no name yet.
+/// A definition's annotation `krateo.io/release-name`, offered to a composition whose release has no name yet.
 #[derive(Debug)]
 pub struct Offer<'a> {
     name: &'a str,
@@ -14,16 +14,16 @@ pub struct Offer<'a> {
     is_of_type: bool,
 }
 
-/// What an offer means for the composition.
+/// The answer to an offer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// The name, when it is the composition's.
+    /// The name, if the composition gets it.
     pub name: Option<String>,
-    /// Why it is not.
+    /// Why it does not get it.
     pub ignored: Option<String>,
 }
 
-/// The metadata of a composition without what does not count when an offer is answered, which may be much.
+/// Drops from a composition's metadata whatever does not matter for answering an offer, which may be a lot.
 pub fn trimmed(mut metadata: PartialObjectMeta) -> PartialObjectMeta {
     let counts = |name: &str| matches!(name, labels::DEFINITION_NAMESPACE | labels::DEFINITION_NAME);
     let mut labels = metadata.metadata.labels.take();
@@ -39,7 +39,7 @@ pub fn trimmed(mut metadata: PartialObjectMeta) -> PartialObjectMeta {
 }
 
 impl<'a> Offer<'a> {
-    /// What the definition that governs a composition offers it, if anything.
+    /// What the composition's definition offers it, if anything.
     pub fn of(composition: &Composition, definition: &'a CompositionDefinition) -> Option<Self> {
         let annotated = definition.metadata.annotations.as_ref()?;
         let name = annotated.get(annotations::RELEASE_NAME)?;
@@ -51,8 +51,8 @@ impl<'a> Offer<'a> {
         })
     }
 
-    /// Answers it. `all` are the compositions of that version, of all namespaces that the controller serves: one release
-    /// has one composition.
+    /// Decides on the offer. `all` are the compositions of that version in all namespaces that the controller serves:
+    /// the name is given only when there is one composition, because a release belongs to one.
     pub fn answered(&self, all: &[impl Resource]) -> Given {
         let Self {
             name,
@@ -96,7 +96,7 @@ mod tests {
         definition
     }
 
-    /// No pass has begun for it.
+    /// A composition that no pass has begun for.
     fn fresh() -> Composition {
         Composition {
             finalizers: Vec::new(),

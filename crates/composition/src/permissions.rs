@@ -1,8 +1,9 @@
-//! The objects a release touches become the exact permissions its controller needs, and their Roles.
+//! Turns the objects that a release touches into the exact permissions that its controller needs, and into their
+//! Roles.
 //!
-//! Writing always carries resource names: objects are created by server-side apply, which the API server
-//! authorises with the name. Nothing here ever holds a `*`. The rules are replaced as a whole, so they
-//! shrink when the chart does.
+//! Rules for writing always carry resource names: objects are created by server-side apply, which the API server
+//! authorises with the name. No rule ever contains `*`. The rules are replaced as a whole, so they shrink when the
+//! chart does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,28 +25,28 @@ pub struct Account {
     pub name: String,
 }
 
-/// Exact permissions of one release, by namespace; the empty namespace is the cluster.
+/// Exact permissions of one release, by namespace; the empty namespace stands for the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions {
     rules: BTreeMap<String, BTreeMap<Target, Needs>>,
 }
 
-/// A kind of object, as authorisation names it.
+/// A kind of object in RBAC's terms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     group: String,
     resource: String,
 }
 
-/// What is needed of one kind: verbs for each name, and verbs that cannot carry one.
+/// What is needed for one kind: verbs for each name, and verbs for all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Needs {
     by_name: BTreeMap<String, BTreeSet<Verb>>,
     of_all: BTreeSet<Verb>,
 }
 
-/// What an object of a release needs: server-side apply, Helm's ownership check, removal, and a watch that sees
-/// edits. Reading is granted for all of its kind in the namespace, but never for Secrets.
+/// What a managed object of a release needs: server-side apply, Helm's ownership check, removal, and a watch that
+/// notices edits. Reading is granted for all objects of the kind in the namespace, except for Secrets.
 pub const MANAGE: [Verb; 6] = [
     Verb::Get,
     Verb::List,
@@ -55,27 +56,27 @@ pub const MANAGE: [Verb; 6] = [
     Verb::Delete,
 ];
 
-/// What an object needs that stays when its release goes, as its resource policy says.
+/// What an object needs that is kept when its release is uninstalled, because of its resource policy.
 pub const KEEP: [Verb; 5] = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch];
 
-/// What an object needs that comes and goes, as a hook, or that is a record: the same without the watch. Whose a hook's
-/// object is, is looked at before it is written.
+/// What a hook's object or a release record needs: the same without the watch, as it comes and goes. The owner of a
+/// hook's object is checked before it is written.
 pub const WRITE: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
 
-/// What a definition in `crds/` needs: made when it is not there, never removed.
+/// What a CRD in `crds/` needs: it is created when it does not exist, and never removed.
 pub const DEFINE: [Verb; 3] = [Verb::Get, Verb::Create, Verb::Patch];
 
-/// What it takes to find and remove an object.
+/// What is needed to find and remove an object.
 pub const REMOVE: [Verb; 3] = [Verb::Get, Verb::List, Verb::Delete];
 
-/// Revisions whose records the permissions name beyond the current one: the next, and one more so that an
-/// upgrade made by hand with Helm is seen.
+/// How many revisions beyond the current one have their records named in the permissions: the next, and one more so
+/// that an upgrade made by hand with Helm is noticed.
 const REVISIONS_AHEAD: i64 = 2;
 
 impl Permissions {
     /// The permissions for the objects of an inspection.
     ///
-    /// An answer without verbs, as the reference gives it, is taken as an object that the release manages.
+    /// A resource without verbs, as Krateo's chart-inspector answers, counts as an object that the release manages.
     pub fn of_resources(resources: &[Resource]) -> Self {
         let mut permissions = Self::default();
         for resource in resources {
@@ -88,8 +89,8 @@ impl Permissions {
         permissions
     }
 
-    /// The permissions for reading what those of these objects print that are hooks and run to an end: the logs of a
-    /// Pod; for a Job those of its pods, whose names nobody knows before, in its namespace.
+    /// The permissions to read the logs of those of these objects that are hooks and run to an end: the logs of a
+    /// Pod; for a Job, whose pods' names are not known beforehand, the logs of all pods in its namespace.
     pub fn of_hook_logs(resources: &[Resource]) -> Self {
         let mut permissions = Self::default();
         for hook in resources.iter().filter(|resource| resource.verbs == WRITE) {
@@ -107,10 +108,10 @@ impl Permissions {
         permissions
     }
 
-    /// The permissions for the release's own records around the newest of `revisions` (none: there is no
-    /// record yet), and for those of `revisions` that lie further back.
+    /// The permissions for the release's own records around the newest of `revisions` (empty when there is no record
+    /// yet), and for older ones among `revisions`.
     ///
-    /// Records are read and written by name and never listed: a controller sees no Secret but its own.
+    /// Records are read and written by name and never listed: a controller sees no Secrets but its own.
     pub fn of_records(namespace: &str, release: &ReleaseName, revisions: &[i64], max_history: i64) -> Self {
         let mut permissions = Self::default();
         let newest = revisions.iter().copied().max().unwrap_or(0);
@@ -123,8 +124,8 @@ impl Permissions {
         permissions
     }
 
-    /// The permission to see whether somebody with a terminal is still at work on the release, who holds a Lease of its
-    /// name: needed once a record says so.
+    /// The permission to read the Lease of the release's name, which shows whether somebody with a terminal is still
+    /// working on it: needed only while a record says that somebody is.
     pub fn of_lease(namespace: &str, release: &ReleaseName) -> Self {
         let mut permissions = Self::default();
         let lease = format!("sh.helm.release.v1.{release}");
@@ -165,7 +166,7 @@ impl Permissions {
             .entry(target)
             .or_default();
         let is_secret = resource.group.is_empty() && resource.resource == "secrets";
-        // What is looked up by name is listed and watched by name.
+        // An object looked up by name is listed and watched by name.
         let reads_one = !resource.name.is_empty()
             && verbs
                 .iter()
@@ -178,7 +179,7 @@ impl Permissions {
             if (reads_all && is_secret && is_written) || is_inborn(resource, verb) {
                 continue;
             }
-            // Who may list a kind may read each of it.
+            // The right to list a kind includes reading each object of it.
             let is_read = verb == Verb::Get && verbs.contains(&Verb::List) && !is_secret;
             if resource.name.is_empty() || (reads_all || is_read) && !reads_one {
                 needs.of_all.insert(verb);
@@ -192,13 +193,13 @@ impl Permissions {
         }
     }
 
-    /// The namespaces in which the permissions hold; the empty one is the cluster.
+    /// The namespaces in which the permissions apply; the empty one stands for the cluster.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.rules.keys().map(String::as_str)
     }
 
-    /// The Roles and bindings that grant the permissions to `account`, one for each namespace, and a
-    /// `ClusterRole` with its binding when something lies outside of namespaces.
+    /// The Roles and bindings that grant the permissions to `account`, one pair for each namespace, and a
+    /// `ClusterRole` with its binding when there are cluster-scoped objects.
     pub fn grants(&self, name: &str, account: &Account, labels: &BTreeMap<String, String>) -> Vec<Grant> {
         self.rules
             .iter()
@@ -213,8 +214,8 @@ impl Permissions {
     }
 }
 
-/// True for what every controller may do without a grant: it makes the roles of its releases (policies decide which),
-/// and reads definitions and custom resource definitions. What a release needs of that is not granted once more.
+/// True for what every controller may do without a grant: writing the roles of its releases (policies decide which),
+/// and reading definitions and custom resource definitions. These rights are not granted again.
 fn is_inborn(resource: &Resource, verb: Verb) -> bool {
     match (resource.group.as_str(), resource.resource.as_str()) {
         ("rbac.authorization.k8s.io", _) => !matches!(verb, Verb::List | Verb::Watch),
@@ -226,18 +227,18 @@ fn is_inborn(resource: &Resource, verb: Verb) -> bool {
     }
 }
 
-/// The name of a release's Roles and bindings. RBAC names may hold colons, other names may not, so these
-/// can never be taken for somebody else's.
+/// The name of a release's Roles and bindings. RBAC names may contain colons while other names may not, so these
+/// names cannot be mistaken for anybody else's.
 pub fn role_name(plural: &str, namespace: &str, release: &ReleaseName) -> String {
     format!("composition:{plural}:{namespace}:{release}")
 }
 
 impl Needs {
-    /// One rule for each set of verbs: names that need the same verbs stand together.
+    /// One rule for each set of verbs: names that need the same verbs share a rule.
     fn rules(&self, target: &Target) -> Vec<PolicyRule> {
         let mut names_by_verbs: BTreeMap<Vec<Verb>, Vec<String>> = BTreeMap::new();
         for (name, verbs) in &self.by_name {
-            // What holds for all of the kind need not be said of one.
+            // Verbs granted for all objects of the kind are not repeated for one.
             let verbs: Vec<Verb> = verbs.difference(&self.of_all).copied().collect();
             if !verbs.is_empty() {
                 names_by_verbs.entry(verbs).or_default().push(name.clone());
@@ -267,7 +268,7 @@ fn rule(target: &Target, verbs: &[Verb], names: Option<Vec<String>>) -> PolicyRu
 pub enum Grant {
     /// Inside one namespace.
     Namespaced(Role, RoleBinding),
-    /// For objects outside of namespaces.
+    /// For cluster-scoped objects.
     Cluster(ClusterRole, ClusterRoleBinding),
 }
 
@@ -345,8 +346,8 @@ impl Grant {
         }
     }
 
-    /// The grant with nothing in it but what [`Permissions::grants`] writes: for a comparison with what the
-    /// server returned, which adds its own bookkeeping, and perhaps labels of others.
+    /// The grant reduced to what [`Permissions::grants`] writes, to compare it with the server's answer, to which the
+    /// server adds metadata and others may add labels.
     #[must_use]
     pub fn as_written(self, labels: &BTreeMap<String, String>) -> Self {
         let bare = |metadata: ObjectMeta| ObjectMeta {
@@ -384,7 +385,7 @@ impl Grant {
         }
     }
 
-    /// Who has it.
+    /// The subjects of the binding.
     pub fn subjects(&self) -> &[Subject] {
         match self {
             Self::Namespaced(_, binding) => binding.subjects.as_deref(),
@@ -393,7 +394,7 @@ impl Grant {
         .unwrap_or_default()
     }
 
-    /// The same for `account`.
+    /// The same grant for `account`.
     #[must_use]
     pub fn given_to(mut self, account: &Account) -> Self {
         let subjects = Some(vec![subject(account)]);
@@ -468,7 +469,7 @@ mod tests {
             resource("", "configmaps", "n", "", &[Verb::List]),
             resource("", "configmaps", "n", "seen", &[Verb::Get]),
             resource("scheduling.k8s.io", "priorityclasses", "", "high", &MANAGE),
-            // What the controller may do anyway is not granted once more.
+            // What the controller may do anyway is not granted again.
             resource(
                 "apiextensions.k8s.io",
                 "customresourcedefinitions",
@@ -523,7 +524,7 @@ mod tests {
         check(&[], "v1,v2");
         check(&[1], "v1,v2,v3");
         check(&[5], "v2,v3,v4,v5,v6,v7");
-        // Many failed upgrades may lie above the deployed revision.
+        // There may be many failed upgrades after the deployed revision.
         check(&[1, 6], "v1,v3,v4,v5,v6,v7,v8");
         assert_eq!(
             lines(&Permissions::of_lease("n", &release)),
@@ -572,7 +573,7 @@ mod tests {
             ]),
             ["n|/pods|list|-", "n|/pods/log|get|-", "other|/pods/log|get|check"]
         );
-        // What runs as part of the release is not awaited, and its output not read.
+        // Jobs that are part of the release are not awaited, and their output is not read.
         assert!(logs(&[resource("batch", "jobs", "n", "work", &MANAGE)]).is_empty());
     }
 
@@ -601,7 +602,7 @@ mod tests {
                 "n|/services|list,watch|-",
             ]
         );
-        // Together with all of the kind, of one it is read alone.
+        // When all objects of the kind are granted, too, a single one only needs `get`.
         let both = Permissions::of_resources(&[looked_up("services", ""), looked_up("services", "web")]);
         assert_eq!(lines(&both), ["n|/services|get|web", "n|/services|list,watch|-"]);
     }

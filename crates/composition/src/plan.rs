@@ -1,8 +1,8 @@
-//! What was observed of a composition becomes the steps of one pass.
+//! Turns what was observed of a composition into the steps of one pass.
 //!
-//! A pass takes one decision at a time: permissions are made right before the release is touched, and the
-//! next pass, which follows at once, sees what became of them. Pause, management policy and deletion policy
-//! restrict the steps here and nowhere else.
+//! A pass takes one decision at a time: permissions are granted right before the release is touched, and the next
+//! pass, which follows at once, observes the result. Pauses, the management policy and the deletion policy restrict
+//! the steps here and nowhere else.
 
 use std::fmt;
 
@@ -13,26 +13,26 @@ use crate::approval::{Unapproved, unapproved};
 use crate::bound::Outside;
 use crate::permissions::Grant;
 
-/// What a pass saw.
+/// What a pass observed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
-    /// The definition that governs the composition, as (namespace, name); the composition says so in labels.
-    /// `None` while deleting: removal needs no chart.
+    /// The definition that governs the composition, as (namespace, name); it is written to the composition's labels.
+    /// `None` during deletion, as removal needs no chart.
     pub definition: Option<(String, String)>,
-    /// The release name that the definition gives the composition, which does not say so itself yet.
+    /// The release name that the definition gives the composition, if it has to be written to the composition.
     pub named: Option<String>,
     /// The permissions of the release.
     pub rights: Rights,
-    /// Whether more of them than before wait for an approval.
+    /// Whether additional permissions have to wait for an approval.
     pub growth: Growth,
     /// What the release needs beyond the bound of its definition.
     pub outside: Option<Outside>,
-    /// What is known of the release.
+    /// The state of the release.
     pub release: Release,
-    /// What becomes of the composition's namespace.
+    /// Whether the composition's namespace is being deleted.
     pub namespace: NamespacePhase,
-    /// Objects that the composition's permissions name, when it goes and the record of its release was replaced by one that
-    /// is not of it. Those that name the composition are its own.
+    /// Objects that the composition's permissions name. Filled during deletion when the record of its release was
+    /// replaced by a foreign one; then the objects that carry the composition's id are its own.
     pub unrecorded: Vec<String>,
 }
 
@@ -41,17 +41,17 @@ pub struct Observed {
 pub struct Rights {
     /// Those that it needs.
     pub needed: Vec<Grant>,
-    /// Those that are there under the release's role name.
+    /// Those that exist under the release's role name.
     pub granted: Vec<Grant>,
 }
 
 impl Rights {
-    /// True when there is nothing to grant and nothing to take away.
+    /// True when there is nothing to grant and nothing to revoke.
     pub fn are_in_place(&self) -> bool {
         self.needed == self.granted
     }
 
-    /// The steps that put them in place; `None` when they are.
+    /// The steps that put them in place; `None` when they already are.
     fn steps(&self) -> Option<Vec<Step>> {
         if self.are_in_place() {
             return None;
@@ -72,17 +72,18 @@ impl Rights {
     }
 }
 
-/// What becomes of a composition's namespace.
+/// Whether a composition's namespace is being deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NamespacePhase {
-    /// It stays, as far as anybody looked.
+    /// It is not, as far as is known.
     #[default]
     Active,
-    /// It goes with all that is in it, records and roles too; these objects of the release lie outside of it.
+    /// It is being deleted with everything in it, records and roles too; these objects of the release are outside of
+    /// it.
     Terminating(Vec<String>),
 }
 
-/// What happens to permissions that grow.
+/// What happens when a release needs more permissions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Growth {
     /// They are granted.
@@ -92,33 +93,33 @@ pub enum Growth {
     Approved,
 }
 
-/// What is known of a composition's release.
+/// The state of a composition's release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Release {
-    /// Its records may not be read yet.
+    /// The controller may not read its records yet.
     Unreadable,
     /// There is none.
     Absent,
-    /// One of that name is there and belongs to somebody else.
+    /// A release of that name exists and belongs to another owner.
     Foreign(String),
-    /// Another operation is at work on it.
+    /// Another operation is in progress.
     Locked(String),
-    /// It is deployed and says what the composition wants.
+    /// It is deployed and matches the composition.
     InSync,
     /// It is deployed, and this has changed.
     OutOfSync(String),
-    /// It is deployed and says what the composition wants, but its record is not signed by the key of the type.
+    /// It is deployed and matches the composition, but its record is not signed with the key of the type.
     Unsigned,
-    /// Somebody else deployed it, and an upgrade would draw these values anew.
+    /// Somebody else deployed it, and an upgrade would generate these random values again.
     WouldDrawAnew {
         /// The revision.
         revision: i64,
         /// The fields that hold them.
         fields: Vec<String>,
     },
-    /// It is deployed, and these of its objects are not as they were applied.
+    /// It is deployed, and these of its objects have drifted.
     Drifted(String),
-    /// The operation that was to bring it here was cut off.
+    /// The operation on it was interrupted.
     Interrupted(String),
     /// Its last operation failed for this reason, and it is time to try again.
     Failed(String),
@@ -127,7 +128,7 @@ pub enum Release {
 }
 
 impl Release {
-    /// True when the release is about to be written, whatever its objects are like: they are looked at once that is done.
+    /// True when the release is about to be written, whatever state its objects are in: they are compared after that.
     pub fn is_acted_upon(&self) -> bool {
         match self {
             Self::Absent
@@ -145,7 +146,7 @@ impl Release {
         }
     }
 
-    /// True when no record of the composition's own tells what the release has: its Roles may.
+    /// True when no record of the composition's own lists the release's objects; its Roles may still name them.
     pub fn is_unrecorded(&self) -> bool {
         match self {
             Self::Absent | Self::Foreign(_) => true,
@@ -163,113 +164,113 @@ impl Release {
     }
 }
 
-/// One thing a pass does.
+/// One step of a pass.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Write on the object which definition governs it.
+    /// Label the object with the definition that governs it.
     Label {
         /// Namespace of the definition.
         namespace: String,
         /// Name of the definition.
         name: String,
     },
-    /// Write on the object the release name that its definition gives it: it keeps that whatever becomes of the
-    /// definition, and everybody sees it.
+    /// Write the release name from the definition to the object: the object keeps it whatever happens to the
+    /// definition, and users see it.
     Name(String),
-    /// Put our finalizer on the object, so that it cannot go without its release.
+    /// Add our finalizer to the object, so that it cannot be removed before its release.
     AddFinalizer,
-    /// Write on the object since when it is gracefully paused.
+    /// Write to the object since when it is gracefully paused.
     NotePause,
-    /// Take that off again.
+    /// Remove that note again.
     ForgetPause,
-    /// Make the permissions say exactly this, and wait until they do.
+    /// Make the permissions exactly these, and wait until they take effect.
     Grant(Vec<Grant>),
-    /// Remove the role and binding of that name from these namespaces; the empty one is the cluster.
+    /// Remove the role and binding of that name from these namespaces; the empty one stands for the cluster.
     Revoke(Vec<String>),
     /// Install the release.
     Install,
     /// Upgrade the release, for this reason.
     Upgrade(String),
-    /// Sign the record of the deployed revision, which becomes ours as it is.
+    /// Sign the record of the deployed revision, which takes it over unchanged.
     Sign,
-    /// Continue the operation on the release that was cut off.
+    /// Continue the interrupted operation on the release.
     Resume(String),
-    /// Write the release's objects again that are not as they were applied: these.
+    /// Apply these objects of the release again, because they have drifted.
     Correct(String),
     /// Remove the release and its objects.
     Uninstall,
-    /// Remove those of these objects that are of the composition: they do not go with its namespace, or no record of its
-    /// own names them.
+    /// Remove those of these objects that belong to the composition: they are not deleted with its namespace, or no
+    /// record of its own lists them.
     Clear(Vec<String>),
-    /// Take our finalizer off the object.
+    /// Remove our finalizer from the object.
     RemoveFinalizer,
 }
 
-/// The steps of one pass, and how things stand once they are done.
+/// The steps of one pass, and the state of the composition after them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// In this order; the first that fails ends the pass.
     pub steps: Vec<Step>,
-    /// How things stand.
+    /// The state after the steps.
     pub standing: Standing,
 }
 
-/// How things stand once a plan is carried out.
+/// The state of a composition once its plan has been carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// The release is what the composition wants.
+    /// The release is what the composition asks for.
     UpToDate,
-    /// More is to be done: the next pass follows at once.
+    /// More has to be done: the next pass follows at once.
     Underway,
-    /// Somebody else is at work; look again soon.
+    /// Another operation is in progress; check again soon.
     Waiting,
-    /// What was tried failed, and is not tried again yet.
+    /// The last attempt failed; the next one is not due yet.
     Resting,
     /// The user asked to stop.
     Paused,
-    /// The user asked to stop once the chart was told, and it was.
+    /// The user asked to pause once the chart has been told, and it has been.
     GracefullyPaused,
-    /// The management policy forbids what would be done.
+    /// The management policy forbids the next action.
     ObservedOnly,
-    /// The object goes.
+    /// The object is being removed.
     Removed,
 }
 
 /// A composition cannot be acted upon until somebody changes something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
-    /// A policy annotation that is none.
+    /// A policy annotation has an unknown value.
     #[error(transparent)]
     Policy(#[from] UnknownPolicy),
-    /// The release of that name is not ours.
+    /// The release of that name belongs to another owner.
     #[error(
         "{0}: choose another name with the label krateo.io/release-name, remove that release, or take it over with the \
-         annotation krateo.io/adopt: \"true\", where its objects are Helm's and of no other composition"
+         annotation krateo.io/adopt: \"true\", if its objects have Helm's labels and belong to no other composition"
     )]
     ForeignRelease(String),
-    /// Krateo made a release of the composition, and none of its records is found.
+    /// Krateo made a release of the composition, but none of its records was found.
     #[error(
         "the status lists objects of a release that Krateo made, and none of its records is found near revision {near}. To have \
          it taken over, annotate the composition with {annotation}: the newest revision that helm history shows; if there is no \
          such release, with {annotation}: \"0\"", annotation = annotations::RELEASE_REVISION
     )]
     RecordsNotFound {
-        /// The revisions near which they were looked for.
+        /// The revisions near which they were searched.
         near: String,
     },
-    /// Somebody else deployed the release, and an upgrade would change what nobody asked for.
+    /// Somebody else deployed the release, and an upgrade would change values without being asked to.
     #[error(
         "revision {revision} of the release was not made by this controller, and its objects are not as the chart renders \
-         them now; an upgrade would draw these values anew: {}. To go on with new values, annotate the composition with \
+         them now; an upgrade would generate these values again: {}. To go on with new values, annotate the composition with \
          {}: \"{revision}\"", listed(.fields), annotations::TAKE_OVER_REVISION
     )]
     WouldDrawAnew {
-        /// The revision.
+        /// The deployed revision.
         revision: i64,
         /// The fields that hold the values.
         fields: Vec<String>,
     },
-    /// The release needs more than its definition's controller may ever be given.
+    /// The release needs more than the controller of its definition may ever be granted.
     #[error("{0}")]
     Outside(Box<Outside>),
     /// The release needs rights that wait for an approval.
@@ -293,7 +294,7 @@ impl Blocked {
     }
 }
 
-/// How many fields a message names.
+/// How many fields a message lists.
 const MAX_FIELDS: usize = 10;
 
 fn listed(fields: &[String]) -> String {
@@ -306,12 +307,12 @@ fn listed(fields: &[String]) -> String {
     }
 }
 
-/// How a composition stands that is paused, whatever else there is of it, so that nothing need be read; `None` for any other.
+/// The state of a composition that is paused: nothing else has to be read for it; `None` for any other.
 pub fn paused(composition: &Composition) -> Option<Standing> {
     if composition.is_paused() {
         return Some(Standing::Paused);
     }
-    // Deletion wins.
+    // Deletion takes precedence.
     (composition.pause_has_taken_effect() && !composition.deleting).then_some(Standing::GracefullyPaused)
 }
 
@@ -356,7 +357,8 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         return Ok(Plan::underway(steps));
     }
     let act = match &observed.release {
-        // The permissions are there and the server's answer is older, or somebody else is at work: look again.
+        // The permissions were granted and the server's answer is older, or another operation is in progress: check
+        // again.
         Release::Unreadable | Release::Locked(_) => {
             return Ok(Plan {
                 steps,
@@ -381,11 +383,11 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
             Step::Upgrade("the author of the release changed".to_owned())
         }
         Release::Unsigned => Step::Sign,
-        // The chart was told: the values say so, and nothing else is to be done.
+        // The values have told the chart about the pause, and nothing else is left to do.
         Release::InSync if composition.is_gracefully_paused() => Step::NotePause,
         Release::InSync if steps.is_empty() => return Ok(Plan::nothing(Standing::UpToDate)),
         Release::InSync => return Ok(Plan::underway(steps)),
-        // Installed again, it would add revisions before those of Krateo.
+        // A fresh install would start at a revision below Krateo's.
         Release::Absent if composition.has_unseen_release() => {
             return Err(Blocked::records_not_found(composition));
         }
@@ -420,7 +422,7 @@ fn removal(
         return Ok(Plan::removed(vec![revoke, Step::RemoveFinalizer]));
     }
     if let NamespacePhase::Terminating(outlying) = &observed.namespace {
-        // No hook can run there any more, and nobody can write what the release was.
+        // No hook can run there any more, and the release's records cannot be written.
         if let Some(steps) = observed.rights.steps() {
             return Ok(Plan::underway(steps));
         }
@@ -430,12 +432,12 @@ fn removal(
         ));
     }
     if observed.release == Release::Absent && composition.has_unseen_release() {
-        // Without our finalizer all of the release would be left behind.
+        // If our finalizer were removed, the whole release would be left behind.
         return Err(Blocked::records_not_found(composition));
     }
     if observed.release.is_unrecorded() {
-        // Nothing tells what the release has, and a release that is not ours is not ours to remove; objects that name this
-        // composition are.
+        // No record lists what the release has, and a foreign release is not ours to remove; objects that carry this
+        // composition's id are.
         let unrecorded = &observed.unrecorded;
         if unrecorded.is_empty() {
             return Ok(Plan::removed(vec![revoke, Step::RemoveFinalizer]));
@@ -686,7 +688,7 @@ pub(crate) mod tests {
             let steps = plan(&taken_over, &observed(release.clone())).map_or(Vec::new(), |plan| plan.steps);
             let writes = steps.iter().any(|step| match step {
                 Step::Install | Step::Upgrade(_) | Step::Sign | Step::Resume(_) => true,
-                // For this one they have to be looked at.
+                // Only here do they have to be compared.
                 Step::Correct(_) => false,
                 step => panic!("{step}"),
             });
@@ -770,7 +772,7 @@ pub(crate) mod tests {
             &[revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
-        // Its own roles are gone, and are not made again.
+        // Its own roles are gone, and are not created again.
         let mut without_roles = going(&[], Release::Unreadable);
         without_roles.rights.needed = Vec::new();
         check(
@@ -900,7 +902,7 @@ pub(crate) mod tests {
         );
         pausing.annotations.extend([since]);
         check(&pausing, &observed(changed()), &[], Standing::GracefullyPaused);
-        // Deletion wins.
+        // Deletion takes precedence.
         let steps = [Step::Uninstall, revoke(), Step::RemoveFinalizer];
         check(
             &deleted(pausing.clone()),
@@ -995,7 +997,7 @@ pub(crate) mod tests {
         let held = plan(&unhinted, &observed(Release::Absent)).unwrap_err();
         assert!(held.to_string().contains("found near revision 1."), "{held}");
 
-        // Records that are found, or may not be read yet, are as those of any other release.
+        // If records are found, or may not be read yet, they are treated like those of any other release.
         check(&hinted, &observed(Release::InSync), &[], Standing::UpToDate);
         check(&hinted, &observed(Release::Unreadable), &[], Standing::Waiting);
         let denied = of_krateo(annotated(annotations::RELEASE_REVISION, "0"));

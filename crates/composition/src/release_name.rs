@@ -4,14 +4,14 @@ use std::fmt;
 
 use api::{Composition, annotations, labels};
 
-/// The name of a Helm release: legal for Helm, at most 53 bytes.
+/// The name of a Helm release: valid for Helm, at most 53 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReleaseName(String);
 
-/// Helm's own bound: the rest of a name's 63 bytes is left to the chart's suffixes.
+/// Helm's own limit: it leaves the rest of a name's 63 bytes to the chart's suffixes.
 pub const MAX_LENGTH: usize = 53;
 
-/// A text is no release name.
+/// A text that is not a valid release name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReleaseName {
     /// Too long for Helm.
@@ -51,10 +51,10 @@ impl ReleaseName {
 
     /// The release name of a composition.
     ///
-    /// First that applies: its label, its annotation, the name chosen earlier, the annotation of its definition (the
-    /// caller passes it only when that definition governs this composition alone), the default. The
-    /// default is the composition's name and, when `safe`, eight characters of its UID, so that an object
-    /// that was deleted and made again never meets the release of its predecessor.
+    /// The first that applies: the composition's label, its annotation, the name chosen earlier, the annotation of
+    /// its definition (the caller passes it only when that definition governs this composition alone), the default.
+    /// The default is the composition's name and, when `safe`, eight characters of its UID, so that an object that is
+    /// deleted and recreated does not take over the release of its predecessor.
     pub fn of(
         composition: &Composition,
         of_definition: Option<&str>,
@@ -67,19 +67,19 @@ impl ReleaseName {
         }
     }
 
-    /// True when nobody chose the name, now or earlier, and it is made of the composition's UID: no release but its
-    /// own can have it.
+    /// True when nobody chose the name, now or earlier, and it is made of the composition's UID: no other
+    /// composition's release can have it.
     pub fn is_of_uid(composition: &Composition, of_definition: Option<&str>, safe: bool) -> bool {
         safe && !Self::is_chosen(composition) && of_definition.is_none()
     }
 
-    /// True when the composition says its release's name: its user chose it, or an earlier pass did. A definition has no
-    /// say in it any more.
+    /// True when the composition itself fixes the release's name: its user chose it, or an earlier pass did. The
+    /// definition's annotation no longer matters then.
     pub fn is_chosen(composition: &Composition) -> bool {
         chosen(composition).or(earlier(composition)).is_some()
     }
 
-    /// True while the definition has a say in the name: nobody chose it, and no pass has begun.
+    /// True while the definition can still set the name: nobody chose it, and no pass has begun.
     pub fn is_open(composition: &Composition) -> bool {
         !composition.deleting && !composition.is_held() && !Self::is_chosen(composition)
     }
@@ -151,7 +151,7 @@ mod tests {
         check(&composition, Some("from-definition"), "from-definition");
         composition.status.release_name = Some("kept".into());
         check(&composition, None, "kept");
-        // A release is not given another name behind its user's back.
+        // An existing release is not renamed without its user's consent.
         check(&composition, Some("from-definition"), "kept");
         composition
             .annotations

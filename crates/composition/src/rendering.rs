@@ -1,4 +1,4 @@
-//! What a composition adds to its chart: keys under `global` in the values, labels on the objects.
+//! What a composition adds to its chart: keys under `global` in the values, and labels on the objects.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -11,11 +11,12 @@ use serde_json::{Map, Value, json};
 
 use crate::schema;
 
-/// The values the chart is rendered with: the composition's spec and, under `global`, who it is.
+/// The values the chart is rendered with: the composition's spec and, under `global`, keys that identify the
+/// composition.
 ///
-/// The spec is read by `own`, the schema of the composition's version, where the chart has one. The user's other
-/// `global` keys stay; where both name a key, ours wins. A `global` that is no object is replaced, as a chart could
-/// not read ours otherwise.
+/// Where the chart has a schema, the spec is read by `own`, the schema of the composition's version. The user's other
+/// `global` keys stay; where both set a key, ours wins. A `global` that is not an object is replaced, because the
+/// chart could not read our keys otherwise.
 pub fn values(
     composition: &Composition,
     own: Option<Arc<JSONSchemaProps>>,
@@ -28,7 +29,8 @@ pub fn values(
     }
 }
 
-/// What values are made of: they take much more memory, and whoever waits for a place to render needs none.
+/// The inputs of the values. They are kept instead of the values, which take much more memory and are not needed
+/// while waiting for a place to render.
 #[derive(Debug, Clone)]
 pub struct Values {
     spec: Spec,
@@ -37,7 +39,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// The values.
+    /// Builds the values.
     pub fn make(&self) -> Map<String, Value> {
         let mut spec = self.spec.values();
         if let Some(own) = &self.own {
@@ -60,7 +62,7 @@ impl Values {
     }
 }
 
-/// The same for the same values, as long as they are read by the same schema.
+/// Equal values hash equally, as long as they are read by the same schema.
 impl Hash for Values {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self {
@@ -85,7 +87,7 @@ fn globals(composition: &Composition, krateo_namespace: &str) -> Map<String, Val
         ("compositionResource", json!(resource.plural)),
         ("compositionKind", json!(resource.kind)),
         ("krateoNamespace", json!(krateo_namespace)),
-        // A boolean: charts test it by truth and by its text, and both read it the same.
+        // A boolean: charts test it for truth or as text, and a boolean works for both.
         ("gracefullyPaused", json!(composition.is_gracefully_paused())),
     ]
     .into_iter()
@@ -93,7 +95,8 @@ fn globals(composition: &Composition, krateo_namespace: &str) -> Map<String, Val
     .collect()
 }
 
-/// The labels every object of the release carries, hooks included; never a selector or a pod template.
+/// The labels that every object of the release carries, hooks included; they are not added to selectors or pod
+/// templates.
 pub fn object_labels(composition: &Composition, krateo_namespace: &str) -> BTreeMap<String, String> {
     let resource = &composition.resource;
     [

@@ -1,4 +1,4 @@
-//! A chart's schemas and default values become the schema of a composition's spec, and a spec is read by it.
+//! Turns a chart's schemas and default values into the schema of a composition's spec, and reads a spec by it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,21 @@ use helm::chart::{Chart, Dependency};
 use helm::engine::{self, Engine};
 use serde_json::{Map, Value};
 
-/// A chart's schema cannot become that of a spec.
+/// A chart's schema cannot be turned into the schema of a spec.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A schema document is no JSON.
+    /// A schema document is not JSON.
     #[error("values.schema.json of chart {chart} is not valid JSON")]
     Syntax {
         /// The chart, or a subchart.
         chart: String,
-        /// Where.
+        /// Where the syntax error is.
         source: serde_json::Error,
     },
     /// The chart's default values cannot be merged with those of its dependencies.
     #[error("the chart's default values cannot be merged")]
     Defaults(#[source] Box<engine::Error>),
-    /// The document is not a schema that objects can have.
+    /// The document is not a schema that a custom resource can have.
     #[error("the chart's values.schema.json cannot become a type")]
     Structural(#[from] crdgen::structural::Error),
 }
@@ -31,11 +31,11 @@ pub enum Error {
 /// The structural schema of a chart's values, with the schemas of its dependencies; `None` for a chart without a
 /// `values.schema.json`.
 ///
-/// Helm checks a dependency's values while that is enabled. One that a condition or a tag can disable is left out
-/// of the structural schema and listed as degraded.
+/// Helm checks a dependency's values only while the dependency is enabled. One that a condition or a tag can disable
+/// is left out of the structural schema and listed as degraded.
 ///
 /// # Errors
-/// When a document is no schema, or a bad default is to be refused.
+/// When a document is not a schema, or bad defaults are refused and there is one.
 pub fn structural(engine: &Engine, bad_defaults: BadDefaults) -> Result<Option<Structural>, Error> {
     let chart = engine.chart();
     if chart.schema().is_none() {
@@ -53,13 +53,13 @@ pub fn structural(engine: &Engine, bad_defaults: BadDefaults) -> Result<Option<S
     Ok(Some(structural))
 }
 
-/// The file in which a chart lists what changed in its values since which version.
+/// The file in which a chart lists changes of its values, each with its version.
 pub const CONVERSION_FILE: &str = "conversion.yaml";
 
-/// What a chart says about changes of its values; none when it has no [`CONVERSION_FILE`].
+/// The changes of its values that a chart lists; none when it has no [`CONVERSION_FILE`].
 ///
 /// # Errors
-/// When that is no list of changes.
+/// When the file is not a list of changes.
 pub fn changes(chart: &Chart) -> Result<Changes, conversion::Error> {
     let Some(file) = chart.files().iter().find(|file| file.name == CONVERSION_FILE) else {
         return Ok(Changes::default());
@@ -103,7 +103,7 @@ fn document(chart: &Chart, path: &str, optional: &mut Vec<Degraded>) -> Result<O
     Ok(Some(crdgen::with_dependencies(&own, &dependencies)))
 }
 
-/// The subcharts by the keys of their values, with their declarations.
+/// The subcharts by their keys in the values, with their declarations.
 fn subcharts(chart: &Chart) -> Vec<(String, &Chart, Option<&Dependency>)> {
     let declared = chart.metadata().dependencies.as_deref().unwrap_or_default();
     let mut found = Vec::new();
@@ -126,23 +126,23 @@ fn subcharts(chart: &Chart) -> Vec<(String, &Chart, Option<&Dependency>)> {
     found
 }
 
-/// A spec as its own version reads it: without the fields that only sibling versions have, and with the defaults
-/// that an API server fills in on writes through this version only.
+/// A spec as its own version reads it: without fields that only other versions have, and with the defaults that an
+/// API server fills in only on writes through this version.
 pub fn read_by(own: &JSONSchemaProps, spec: &Value) -> Value {
     let mut spec = spec.clone();
     read_in_place(own, &mut spec);
     spec
 }
 
-/// Makes of a spec what its own version reads, as [`read_by`].
+/// Like [`read_by`], in place.
 pub fn read_in_place(own: &JSONSchemaProps, spec: &mut Value) {
     crdgen::drop_strangers(own, spec);
     crdgen::fill_defaults(own, spec);
 }
 
-/// The keys of a spec that neither the schema nor the chart's values know, as paths: likely misspelt.
+/// Paths of spec keys that neither the schema nor the chart's default values know: probably misspelt.
 ///
-/// Inside maps, lists and places that the schema leaves wholly open every key is as good as another.
+/// Inside maps, lists and parts that the schema leaves open, any key is accepted.
 pub fn unknown_keys(own: &JSONSchemaProps, defaults: &Map<String, Value>, spec: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
     collect_unknown(own, Some(defaults), spec, "spec", &mut unknown);
@@ -176,10 +176,10 @@ fn collect_unknown(
     }
 }
 
-/// As many schemas are kept; the next one then starts anew.
+/// How many schemas are kept. The next one clears the cache.
 const KEPT: usize = 64;
 
-/// The schemas of charts by the digests of their archives, each worked out once.
+/// The schemas of charts by the digests of their archives, each computed once.
 #[derive(Debug, Default)]
 pub struct Schemas {
     kept: Mutex<HashMap<String, Option<Arc<JSONSchemaProps>>>>,
@@ -189,7 +189,7 @@ impl Schemas {
     /// The schema by which compositions of this chart are read; `None` when the chart has none.
     ///
     /// # Errors
-    /// As [`structural`], bad defaults aside.
+    /// Those of [`structural`], except for bad defaults.
     pub fn of(&self, digest: &str, engine: &Engine) -> Result<Option<Arc<JSONSchemaProps>>, Error> {
         if let Some(known) = self.kept().get(digest) {
             return Ok(known.clone());

@@ -1,4 +1,5 @@
-//! Holds `docs/reference/{resources,names}.md` against the code that they are generated from; `make reference` writes them.
+//! Compares `docs/reference/{resources,names}.md` with the code that they are generated from; `make reference` writes
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaPropsOrBool,
 };
 
-/// Which names a page lists under which heading: those that the constants of a file spell.
+/// The headings of the page of names, and the source file whose constants each one lists.
 const NAMES: [(&str, &str); 14] = [
     (
         "Annotations on definitions and compositions",
@@ -80,7 +81,7 @@ fn the_page_of_names_is_generated_from_the_constants() {
         assert!(!constants.is_empty(), "{title}: no constant was found");
         let _ = write!(page, "\n## {title}\n\n| name | meaning |\n|---|---|\n");
         for constant in constants {
-            // What ends so is followed by a name of the user's.
+            // Names with this ending are followed by a name that the user chooses.
             let more = if constant.value.ends_with(['-', '/']) {
                 "…"
             } else {
@@ -147,7 +148,7 @@ fn describe(page: &mut String, crd: &CustomResourceDefinition) {
             } else {
                 "in no namespace"
             },
-            // What is derived has no words of its own; those of the type are on `spec`.
+            // Derived types have no doc comment of their own; the description of the type is on `spec`.
             schema
                 .description
                 .as_deref()
@@ -232,7 +233,7 @@ fn type_of(schema: &JSONSchemaProps) -> String {
     schema.type_.clone().unwrap_or_else(|| "any".to_owned())
 }
 
-/// What the API server fills in, and what it refuses.
+/// Defaults and validation by the API server.
 fn limits(schema: &JSONSchemaProps) -> String {
     let mut limits = String::new();
     if let Some(default) = &schema.default {
@@ -267,7 +268,7 @@ fn constants(source: &str) -> Vec<Constant<'_>> {
             .strip_prefix("pub const ")
             .and_then(|line| line.split_once(": &str = \""))
             .and_then(|(name, value)| Some((name, value.strip_suffix("\";")?)));
-        // Words alone, such as the key of a Secret, are for the page that explains the Secret.
+        // Plain words, such as the key of a Secret, are described on the page about the Secret.
         if let Some((name, value)) = parts {
             assert!(!meaning.is_empty(), "{name} says nothing about itself");
             found.push(Constant {
@@ -281,7 +282,7 @@ fn constants(source: &str) -> Vec<Constant<'_>> {
     found
 }
 
-/// Documentation without what only rustdoc follows: a linked constant becomes the name that it spells, another item its own.
+/// Documentation without rustdoc's links: a linked constant becomes its value, any other item its name.
 fn without_links(text: &str, spelled: &BTreeMap<&str, &str>) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -300,7 +301,7 @@ fn without_links(text: &str, spelled: &BTreeMap<&str, &str>) -> String {
     plain + rest
 }
 
-/// Text that does not end the cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     text.split_whitespace()
         .collect::<Vec<_>>()

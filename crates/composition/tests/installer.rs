@@ -1,5 +1,5 @@
-//! The charts of the platform by our own engine: what `charts/installer` renders of its components against clusters that are
-//! made up, moment by moment, and what it refuses. The real Helm says the same in `e2e/tests/render_installer.rs`.
+//! Renders the platform's charts with our own engine: which components `charts/installer` renders for simulated
+//! clusters, step by step, and what it refuses. `e2e/tests/render_installer.rs` checks the same with the real Helm.
 #![expect(clippy::disallowed_methods, reason = "charts and cases are files")]
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +38,7 @@ fn walk(folder: &Path, name: &str, files: &mut Vec<File>) {
     }
 }
 
-/// The installer with our subchart; foreign ones are left out.
+/// The installer with our subchart; third-party ones are left out.
 static INSTALLER: LazyLock<Engine> = LazyLock::new(|| {
     let mut files = Vec::new();
     walk(&root().join("charts/installer"), "", &mut files);
@@ -67,7 +67,7 @@ fn text<'a>(of: &'a Value, key: &str) -> &'a str {
     of[key].as_str().unwrap()
 }
 
-/// A cluster, as far as templates look into it.
+/// A simulated cluster, as far as templates look it up.
 #[derive(Clone, Default)]
 struct World {
     /// Kinds of the group, each with the versions that are served.
@@ -75,7 +75,7 @@ struct World {
     /// Compositions by name.
     objects: BTreeMap<String, Value>,
     services: Vec<Value>,
-    /// Definitions of types are not established yet.
+    /// True while CRDs are not established yet.
     without_status: bool,
 }
 
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// These compositions are there and Ready.
+    /// Sets these compositions to exist and be Ready.
     fn ready(mut self, names: &[&str]) -> Self {
         for name in names {
             self.set(name, "True", None);
@@ -100,7 +100,7 @@ impl World {
         self
     }
 
-    /// All compositions are there and Ready.
+    /// Sets all compositions to exist and be Ready.
     fn complete() -> Self {
         let all = components();
         let names: Vec<&str> = all.iter().map(|component| text(component, "name")).collect();
@@ -114,7 +114,7 @@ impl World {
         self
     }
 
-    /// A composition with this `Ready`, of this version in place of that of the list.
+    /// Adds a composition with this `Ready`, of this version instead of that of the list.
     fn set(&mut self, name: &str, ready: &str, version: Option<&str>) {
         let listed = components();
         let component = listed.iter().find(|component| component["name"] == name).unwrap();
@@ -191,7 +191,7 @@ impl World {
     }
 }
 
-/// What was rendered.
+/// The result of a render.
 #[derive(Debug)]
 struct Rendered {
     objects: Vec<Value>,
@@ -201,7 +201,7 @@ struct Rendered {
 }
 
 impl Rendered {
-    /// Names of compositions, with the version where it is not the component's.
+    /// Names of compositions, with the version where it differs from the component's.
     fn compositions(&self) -> BTreeSet<String> {
         let listed = components();
         let names = self
@@ -254,7 +254,7 @@ struct Refusal {
     asked: BTreeSet<LookupKey>,
 }
 
-/// Renders as a controller does: what is looked up is answered, until nothing new is asked.
+/// Renders like a controller: answers lookups until the chart asks for nothing new.
 fn render_by(engine: &Engine, values: &Value, world: &World, check: bool) -> Result<Rendered, Refusal> {
     let mut known: BTreeMap<LookupKey, Answer> = BTreeMap::new();
     loop {
@@ -305,12 +305,12 @@ fn composition_mode(mut values: Value) -> Value {
     values
 }
 
-/// In composition mode with the default list; these values are added.
+/// Renders in composition mode with the default list and these additional values.
 fn render(values: Value, world: &World) -> Rendered {
     render_by(&INSTALLER, &composition_mode(values), world, true).unwrap()
 }
 
-/// All features on.
+/// Values that enable all features.
 fn all() -> Value {
     json!({"features": {"podRestartAlert": true}})
 }
@@ -371,7 +371,7 @@ fn types_are_listed_once_and_nothing_is_looked_up_that_is_not_served() {
     assert!(!kinds.contains(&"Kagent"), "{kinds:?}");
     // 17 compositions, the list, the Services and the Secret.
     assert_eq!(kinds.len(), 20);
-    // What is not established yet is not served.
+    // A type that is not established yet does not count as served.
     let rendered = render(
         all(),
         &World {
@@ -392,7 +392,7 @@ fn only_what_is_really_ready_counts() {
     let mut changed = world.clone();
     changed.set("authn-crd", "False", None);
     assert!(!first(&changed));
-    // Still of the version before.
+    // Still the previous version.
     changed.set("authn-crd", "True", Some("v0-22-1"));
     assert!(!first(&changed));
     for (path, value) in [
@@ -417,7 +417,7 @@ fn what_is_there_stays_when_what_it_depends_on_is_not_ready_any_more() {
         world.set(name, "False", None);
         assert_eq!(render(all(), &world).compositions(), everything, "{name}");
     }
-    // Nor when it is gone: it is made again, and nothing else is touched.
+    // Nor when it is gone: it is created again, and nothing else is touched.
     let world = world.without(&["authn-crd"]);
     assert_eq!(render(all(), &world).compositions(), everything);
 }
@@ -457,7 +457,7 @@ fn what_is_turned_off_goes_from_the_leaves() {
         let rendered = render(off(), &world);
         let expected = [&stays[..], &kept].concat();
         assert_eq!(rendered.compositions(), set(&expected));
-        // A definition goes after its composition.
+        // A definition is removed after its composition.
         let defined = [&expected[..], &gone].concat();
         assert_eq!(rendered.definitions(), set(&defined));
         world = world.without(&gone);
@@ -485,7 +485,7 @@ fn a_live_composition_keeps_its_version_until_the_new_one_is_served() {
     let after = render(all(), &world).compositions();
     assert!(after.contains("authn"), "{after:?}");
     assert_eq!(after.len(), 18);
-    // A version that is served no more is no way to write it.
+    // A version that is not served any more cannot be used to write it.
     world.serve("Authn", &["v0-21-1"]);
     assert!(render(all(), &world).compositions().contains("authn@v0-21-1"));
 }
@@ -671,7 +671,7 @@ fn the_admins_word_is_given_for_what_is_defined() {
             }),
         ]
     );
-    // The Installer that is handed over defines exactly that.
+    // The Installer that is handed over defines exactly these.
     let installer = &bootstrap.get("ConfigMap", "installer-self-cr")["data"];
     let installer = helm::yaml::parse_typed(text(installer, "installer.yaml").as_bytes()).unwrap();
     let mut spec = installer["spec"].clone();
@@ -760,7 +760,7 @@ fn a_bad_list_is_refused_in_the_words_of_kco() {
     for case in cases.iter().filter(|case| case["only"] != "kco") {
         let name = text(case, "case");
         let values = composition_mode(case["values"].clone());
-        // The schema has words of its own for some of them.
+        // For some of them, the schema has its own message.
         let rendered = render_by(&INSTALLER, &values, &World::default(), false);
         match case["errors"].as_array() {
             None => {
@@ -775,7 +775,7 @@ fn a_bad_list_is_refused_in_the_words_of_kco() {
             Some(errors) => {
                 let Refusal { said, asked } = rendered.unwrap_err();
                 assert!(said.contains(errors[0].as_str().unwrap()), "{name}: {said}");
-                // After an answer of the cluster the engine would withhold it.
+                // After a lookup was answered, the engine would withhold the message.
                 assert_eq!(asked, BTreeSet::new(), "{name}");
             }
         }
@@ -933,7 +933,7 @@ fn core_provider_runs_in_the_namespace_that_it_is_given() {
     let mut kinds = BTreeSet::new();
     for (plain, placed) in plain.objects.iter().zip(placed.objects) {
         let kind = text(plain, "kind");
-        // It is the same but for the namespace, wherever that is said.
+        // It is the same except for the namespace, wherever that occurs.
         let mut expected: Value =
             serde_json::from_str(&plain.to_string().replace(NAMESPACE, PLATFORM)).unwrap();
         if NAMESPACED.contains(&kind) {

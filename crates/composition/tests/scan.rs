@@ -1,4 +1,4 @@
-//! What a walk through a chart's trees finds, a table of the ways in which charts say it.
+//! What the scan of a chart finds: a table of the ways in which charts write it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use composition::scan::{Scan, scan};
@@ -152,7 +152,7 @@ fn a_rule_belongs_to_the_kind_of_its_role() {
             1,
             1,
         ),
-        // Which it is comes too late.
+        // The kind is known too late.
         (format!("{rules}kind: ClusterRole\n"), 1, 1),
     ] {
         let scan = scanned(&template);
@@ -173,7 +173,8 @@ fn a_lookup_in_a_text_for_tpl_is_not_one_of_the_templates() {
         (r#"{{ include "nodes" . }}"#, "", 1, 0),
         ("{{ tpl .Values.text . }}", looked_up, 0, 1),
         ("{{ tpl (print .Values.text) . }}", looked_up, 0, 1),
-        // A text may call a template of the chart; that the chart itself does, too, is told apart.
+        // A text may call a template of the chart; lookups in there are listed separately from those in the chart's
+        // own calls.
         ("{{ tpl .Values.text . }}", r#"{{ include "nodes" . }}"#, 0, 1),
         (
             r#"{{ tpl .Values.text . }}{{ $x := include "nodes" . }}"#,
@@ -223,7 +224,7 @@ fn subcharts_definitions_and_notes_count_as_what_they_are() {
     assert_eq!(scan.lookups.len(), 1);
 }
 
-/// Named templates from `t0` to the last one, each with `call` for the one after it, the last one with a pod.
+/// Named templates from `t0` to the last one: each makes `call` to the next, the last one has a pod.
 fn chain(length: usize, call: impl Fn(usize) -> String) -> String {
     let last = format!("{{{{ define \"t{length}\" }}}}\n---\napiVersion: v1\nkind: Pod\n{{{{ end }}}}");
     (0..length)
@@ -234,7 +235,7 @@ fn chain(length: usize, call: impl Fn(usize) -> String) -> String {
 
 #[test]
 fn templates_that_are_called_again_and_again_are_walked_once() {
-    // Two calls in each, so the last one is called 2^30 times.
+    // Each calls the next twice, so the last one is called 2^30 times.
     let documents = chain(30, |next| {
         format!("{{{{ include \"t{next}\" . }}}}\n{{{{ include \"t{next}\" . }}}}")
     });
@@ -259,7 +260,7 @@ fn templates_that_are_called_again_and_again_are_walked_once() {
 
 #[test]
 fn what_calls_itself_is_unresolved() {
-    // With another dot each time.
+    // With a different dot each time.
     let helpers = "{{ define \"t\" }}{{ include \"t\" (dict \"a\" .) }}{{ include \"t\" (dict \"b\" .) }}{{ end }}\
                    {{ define \"u\" }}{{ range .x }}{{ template \"u\" . }}{{ end }}{{ end }}";
     for template in [
@@ -309,7 +310,7 @@ fn a_variable_for_what_is_not_wanted_can_be_wanted_all_the_same() {
     );
 }
 
-/// Calls each template with another dot each time.
+/// Calls each template with a different dot each time.
 fn endless() -> String {
     chain(25, |next| {
         format!("{{{{ include \"t{next}\" (dict \"a\" .) }}}}\n{{{{ include \"t{next}\" (dict \"b\" .) }}}}")
@@ -331,7 +332,7 @@ fn what_takes_too_many_steps_is_cut_off_and_unresolved() {
         assert_eq!(kinds, ["v1 Pod", "v1 Service"]);
         assert!(
             unresolved.contains(&String::from(
-                "c/templates/b.yaml:3: the template takes more steps than are followed"
+                "c/templates/b.yaml:3: the template takes more steps than the scan follows"
             )),
             "{unresolved:?}"
         );
@@ -347,7 +348,7 @@ fn all_files_share_the_steps_for_a_chart() {
     let last = scan(&chart(&files)).unresolved.pop_last().unwrap();
     assert_eq!(
         last.to_string(),
-        "c/templates/5.yaml:1: the chart's templates take more steps than are followed"
+        "c/templates/5.yaml:1: the chart's templates take more steps than the scan follows"
     );
 }
 
@@ -400,7 +401,7 @@ fn charts_that_double_with_each_level_are_followed_up_to_a_number() {
     let scan = scan(&Chart::from_files(files, &Limits::default()).unwrap());
     let place = scan.unresolved.first().unwrap().to_string();
     assert!(
-        place.starts_with("c/Chart.yaml:1: it has more charts below it"),
+        place.starts_with("c/Chart.yaml:1: it has more subcharts"),
         "{place}"
     );
 }

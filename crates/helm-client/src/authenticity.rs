@@ -1,8 +1,9 @@
-//! What tells a release record that we wrote from one that somebody else did: a MAC over it, kept in an annotation.
+//! Tells release records that we wrote from records of others, by a MAC over the record that is kept in an
+//! annotation.
 //!
-//! Whoever may write Secrets in a namespace can write release records there, with any content. So a record is believed
-//! only when it carries a MAC by a key that its writers cannot read. Any other one is a fact about the release: what it
-//! says is never applied and never continued.
+//! Anybody who may write Secrets in a namespace can write release records there, with any content. So a record is
+//! trusted only when it carries a MAC by a key that these writers cannot read. Any other record is only a fact about
+//! the release: its content is never applied and never continued.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +13,10 @@ use ring::hmac;
 
 use helm::digest::hex;
 
-/// On a record: its MAC.
+/// Annotation of a record: its MAC.
 pub const MAC: &str = "krateo.io/release-mac";
 
-/// Tells these MACs from those of a later layout of the message, and from other uses of the key.
+/// Distinguishes these MACs from those of a later message layout, and from other uses of the key.
 const LAYOUT: &str = "v1";
 
 /// Shorter keys could be guessed.
@@ -24,17 +25,17 @@ const MIN_KEY: usize = 32;
 /// The keys that authenticate the records of one type's releases.
 pub struct RecordKeys {
     current: hmac::Key,
-    /// Accepted until its records are signed anew.
+    /// Accepted until its records have been signed again.
     previous: Option<hmac::Key>,
 }
 
-/// A key that is too short to be one.
+/// A key that is too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a key of release records has {0} bytes, at least {MIN_KEY} are needed")]
 pub struct ShortKey(usize);
 
 impl RecordKeys {
-    /// The key that signs, and the one before it, which is still accepted.
+    /// The key that signs, and the previous one, which is still accepted.
     ///
     /// # Errors
     /// When one of them has less than 32 bytes.
@@ -52,58 +53,58 @@ impl RecordKeys {
     }
 }
 
-/// Without the keys.
+/// Does not print the keys.
 impl fmt::Debug for RecordKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordKeys").finish_non_exhaustive()
     }
 }
 
-/// The object that a release belongs to, for which a controller keeps it.
+/// The object that a release belongs to, for which a controller manages it.
 #[derive(Debug, Clone)]
 pub struct Parent {
-    /// The label by which the release's objects name it.
+    /// The label by which the release's objects refer to it.
     pub label: &'static str,
     /// Its UID, the value of that label.
     pub uid: String,
-    /// What authenticates its release's records; without it they are believed whoever wrote them.
+    /// The keys that authenticate the records of its release; without keys, records are trusted whoever wrote them.
     pub keys: Option<Arc<RecordKeys>>,
 }
 
-/// Whether a record was written by us, for the object that its release belongs to.
+/// Whether we wrote a record, for the object that its release belongs to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Authenticity {
-    /// The release belongs to no object, so nobody signs its records: they are believed, as Helm believes them.
+    /// Records are not signed: they are trusted, as Helm trusts them.
     #[default]
     Unchecked,
     /// It carries our MAC.
     Authentic,
-    /// It carries a MAC by the key before the current one.
+    /// It carries a MAC by the previous key.
     ByPreviousKey,
-    /// It does not: somebody else wrote it, or changed it since, or the key was lost.
+    /// It does not: somebody else wrote or changed it, or the key was lost.
     Unauthentic,
 }
 
-/// Everything of a record that counts.
+/// The parts of a record that the MAC covers.
 pub(crate) struct Signed<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) release: &'a str,
     pub(crate) revision: i64,
     /// The digest of the encoded release.
     pub(crate) payload: &'a str,
-    /// Our annotations by name, without the MAC itself.
+    /// Our annotations by name, except the MAC itself.
     pub(crate) annotations: &'a BTreeMap<&'a str, &'a str>,
 }
 
 impl Parent {
-    /// The MAC of a record, where records are authenticated.
+    /// The MAC for a record; `None` when records are not authenticated.
     pub(crate) fn sign(&self, record: &Signed<'_>) -> Option<String> {
         let keys = self.keys.as_ref()?;
         let tag = hmac::sign(&keys.current, &self.message(record));
         Some(format!("{LAYOUT}:{}", hex(tag.as_ref())))
     }
 
-    /// Whether this is the MAC of a record.
+    /// Checks the MAC of a record.
     pub(crate) fn verify(&self, record: &Signed<'_>, mac: Option<&str>) -> Authenticity {
         let Some(keys) = &self.keys else {
             return Authenticity::Unchecked;
@@ -123,7 +124,7 @@ impl Parent {
         }
     }
 
-    /// Each part with its length before it, so that no two records have the same message.
+    /// Each part is prefixed with its length, so that no two records have the same message.
     fn message(&self, record: &Signed<'_>) -> Vec<u8> {
         let Signed {
             namespace,
@@ -173,7 +174,7 @@ mod tests {
         RecordKeys::new(&[current; 32], previous.as_ref().map(<[u8; 32]>::as_slice)).unwrap()
     }
 
-    /// A record in the words that its MAC is made of: namespace, release, revision, payload, and annotations.
+    /// The parts of a record that its MAC covers: namespace, release, revision, payload, and annotations.
     type Words = (
         &'static str,
         &'static str,
@@ -216,7 +217,7 @@ mod tests {
             |r| r.3 = "sha256:2",
             |r| r.4 = BTreeMap::from([("a", "2"), ("b", "2")]),
             |r| r.4.clear(),
-            // The same text, parted otherwise.
+            // The same text, split at another place.
             |r| (r.0, r.1) = ("shopw", "eb"),
             |r| r.4 = BTreeMap::from([("a", "1b"), ("2", "")]),
         ];

@@ -1,4 +1,4 @@
-//! Objects as the API server speaks them: reading and setting what every kind has in its metadata.
+//! Objects as JSON: reads and sets labels and annotations of any kind of object.
 
 use serde_json::{Map, Value};
 
@@ -28,7 +28,7 @@ pub(crate) fn meta<'a>(object: &'a Value, meta: Meta, key: &str) -> Option<&'a s
     object.get("metadata")?.get(meta.key())?.get(key)?.as_str()
 }
 
-/// Sets a label or annotation. Where charts write `null`, or something that is no map, a map takes its place.
+/// Sets a label or annotation. Where charts have `null`, or something that is not a map, it is replaced by a map.
 pub(crate) fn set_meta(object: &mut Value, meta: Meta, key: &str, value: &str) {
     let map = map_at(map_at(object, "metadata"), meta.key());
     if !map.is_object() {
@@ -37,14 +37,14 @@ pub(crate) fn set_meta(object: &mut Value, meta: Meta, key: &str, value: &str) {
     map[key] = Value::from(value);
 }
 
-/// Takes the UID off an object, so that it may be any one of its name.
+/// Removes the UID from an object, so that it refers to any object of that name.
 pub(crate) fn remove_uid(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("uid");
     }
 }
 
-/// The value below `key`, in an object that is made one if it is none.
+/// The value below `key`, in an object that is created if there is none.
 fn map_at<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -52,7 +52,7 @@ fn map_at<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     &mut value[key]
 }
 
-/// Whether two values are the same after a round trip through JSON as Go writes it, which knows one kind of number.
+/// Whether two values are equal after a round trip through Go's JSON, which knows one kind of number.
 pub(crate) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -100,7 +100,7 @@ mod tests {
         ] {
             assert!(!same(&json!({"a": [80, 0.5], "b": null}), &other), "{other}");
         }
-        // Integers beyond the reach of floats differ although their floats do not.
+        // Integers too large for floats differ even if their floats are equal.
         assert!(same(
             &json!(9_007_199_254_740_993_i64),
             &json!(9_007_199_254_740_993_i64)

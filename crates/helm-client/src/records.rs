@@ -1,7 +1,7 @@
-//! Release records: revisions of a release in, Helm's Secrets out, and back.
+//! Release records: stores revisions of a release in Helm's Secrets and reads them back.
 //!
-//! Every request of an action names one Secret, so that a controller needs rights to the records of its own releases
-//! and sees no other Secret. Only a person's tool lists them, with that person's rights.
+//! Every request of an action names one Secret, so that a controller only needs rights to the records of its own
+//! releases and sees no other Secret. Only interactive tools list records, with the user's rights.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -18,35 +18,38 @@ use crate::authenticity::{Authenticity, MAC, Parent, Signed};
 use crate::rendering::{Busy, PLACE_TIMEOUT, Pool};
 use helm::digest::sha256;
 
-/// On a record: digest of the chart archive. Helm keeps no digest. Helm does not copy the annotation to revisions that
-/// it makes, so these can be told from ours.
+/// Annotation of a record: digest of the chart archive. Helm stores no digest. It does not copy the annotation to
+/// revisions that it creates, so these can be told from ours.
 pub const CHART_DIGEST: &str = "krateo.io/chart-digest";
-/// On a record: digest of the other inputs of the render (capabilities, answers to lookups).
+/// Annotation of a record: digest of the other inputs of the render (capabilities, answers to lookups).
 pub const ENVIRONMENT_DIGEST: &str = "krateo.io/environment-digest";
-/// On a record: the deployed revision that this one is based on, which may be much older after many failures.
+/// Annotation of a record: the deployed revision that this one is based on, which may be much older after many
+/// failures.
 pub const BASE_REVISION: &str = "krateo.io/base-revision";
-/// On a record: who writes it; while it is pending, the holder of the release.
+/// Annotation of a record: who writes it; while it is pending, the holder of the release.
 pub const WRITER: &str = "krateo.io/release-writer";
-/// On a record: the number of attempts with these inputs since the last success, this one included.
+/// Annotation of a record: the number of attempts with these inputs since the last success, this one included.
 pub const ATTEMPT: &str = "krateo.io/release-attempt";
-/// On a record: API paths, as JSON, of objects that existed before its action began, so that undoing the action does
-/// not delete them, also after a crash.
+/// Annotation of a record: API paths, as JSON, of objects that existed before its action began, so that undoing the
+/// action does not delete them, even after a crash.
 pub const EXISTING: &str = "krateo.io/existing-objects";
 
-/// On a record: the event whose hooks ran last, and when the first of them started, because a hook of two events has
-/// only one last run.
+/// Annotation of a record: the event whose hooks ran last, and when the first of them started. Helm's own fields do
+/// not tell, because a hook for two events has only one last run.
 pub const STAGE: &str = "krateo.io/hooks-of";
 
-/// How many records, and manifests in them, are worked on at once in a process: each takes up to some dozen MiB of memory.
+/// How many records, with their manifests, a process handles at the same time: each takes up to several dozen MiB of
+/// memory.
 const PLACES: usize = 3;
 
-/// The places. Whoever may write Secrets can write records that take as long to decode as the limits allow.
+/// The places for that. Anybody who may write Secrets can write records that take as long to decode as the limits
+/// allow.
 pub(crate) static RECORD_PLACES: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES, PLACE_TIMEOUT));
 
-/// Where records are kept.
+/// Where records are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Driver {
-    /// In Secrets, as Helm does unless told otherwise.
+    /// In Secrets, Helm's default.
     #[default]
     Secret,
     /// In `ConfigMap`s. Helm's `HELM_DRIVER=configmap`.
@@ -61,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// The data of an object that holds an encoded record.
+    /// The data of an object that contains an encoded record.
     fn data(self, encoded: Vec<u8>) -> Value {
         let payload = match self {
             Self::Secret => json!(ByteString(encoded)),
@@ -82,53 +85,53 @@ impl Driver {
     }
 }
 
-/// How many revisions above the newest known one are looked for in one observation. Others rarely make more than one; who
-/// writes more records than that does not keep the one who reads them.
+/// How many revisions above the newest known one are searched for in one observation. Usually there is at most one.
+/// The limit keeps somebody who writes many records from blocking the reader.
 const MAX_PROBES: usize = 32;
-/// What the API server takes as data of one Secret.
+/// The API server's limit for the data of one Secret.
 const MAX_SIZE: usize = 1024 * 1024;
-/// A record of ours that has no more bytes as it is stored is decoded on the spot; any other waits for a place.
+/// A record of ours of at most this many stored bytes is decoded at once; any other waits for a place.
 const LIGHT: usize = 4096;
-/// Helm's field manager, for all that is not exclusive.
+/// Helm's field manager, for everything that is not exclusive.
 pub(crate) const MANAGER: &str = "helm";
 
 /// One stored revision of a release.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// The revision, as Helm knows it.
+    /// The revision in Helm's format.
     pub release: Release,
-    /// What we note about it, beside Helm's own.
+    /// What we note about it, in addition to Helm's own data.
     pub provenance: Provenance,
-    /// When the record was last changed, as far as it says.
+    /// When the record was last changed, if it says so.
     pub modified: Option<Timestamp>,
     /// Whether we wrote it.
     pub authenticity: Authenticity,
     /// The digest of the release as it is stored.
     payload: String,
-    /// The version of the Secret, so that no write of another is lost.
+    /// The resource version of the Secret, so that no concurrent write is lost.
     resource_version: String,
 }
 
-/// Where a revision comes from. All is absent on revisions that Helm itself made.
+/// The origin of a revision. All fields are empty for revisions that Helm itself made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Provenance {
     /// The digest of the chart archive.
     pub chart_digest: Option<String>,
-    /// The digest of what else the render drew on.
+    /// The digest of the other inputs of the render.
     pub environment_digest: Option<String>,
-    /// The revision that was deployed when this one was begun.
+    /// The revision that was deployed when this one was started.
     pub base_revision: Option<i64>,
-    /// Who wrote it: namespace and name of the Lease that it holds.
+    /// Who wrote it: namespace and name of the writer's Lease.
     pub writer: Option<String>,
-    /// Which attempt with these inputs it is.
+    /// The number of the attempt with these inputs.
     pub attempt: Option<u32>,
-    /// The API paths of objects that were there before; none when that was not looked at.
+    /// The API paths of objects that existed before; `None` when that was not checked.
     pub existing: Option<Vec<String>>,
     /// The event whose hooks ran last.
     pub stage: Option<Stage>,
 }
 
-/// The hooks of an event that an action runs, or ran.
+/// The hooks of an event that an action runs, or has run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
     /// The event.
@@ -153,22 +156,22 @@ impl Stage {
     }
 }
 
-/// What is known of a release's history.
+/// What is known about a release's history.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
-    /// The newest revision, whatever its status.
+    /// The newest revision, in any status.
     pub newest: Option<Record>,
-    /// The deployed revision, when the newest is another.
+    /// The deployed revision, if it is not the newest.
     pub older_deployed: Option<Record>,
-    /// True when there may be revisions above the newest that we are not allowed to read: the release is to be
-    /// observed again with rights around the newest.
+    /// True when there may be revisions above the newest that we may not read: the release has to be observed again
+    /// with rights around the newest.
     pub may_be_newer: bool,
-    /// All revisions that are there, in their order, when they were listed.
+    /// All existing revisions in order, if they were listed.
     pub listed: Option<Vec<i64>>,
 }
 
 impl Observed {
-    /// The revision that the cluster holds.
+    /// The revision that is in the cluster.
     pub fn deployed(&self) -> Option<&Record> {
         let newest = self
             .newest
@@ -177,13 +180,13 @@ impl Observed {
         newest.or(self.older_deployed.as_ref())
     }
 
-    /// True when one of the records is authenticated by the key before the current one.
+    /// True when one of the records is authenticated by the previous key.
     pub fn is_signed_by_previous_key(&self) -> bool {
         let mut known = self.newest.iter().chain(&self.older_deployed);
         known.any(|record| record.authenticity == Authenticity::ByPreviousKey)
     }
 
-    /// The same without what the records hold: which revisions there are, who made them, and how they stand.
+    /// The same without the content of the records: which revisions exist, who made them, and their status.
     pub fn outline(&self) -> Self {
         Self {
             newest: self.newest.as_ref().map(Record::outline),
@@ -193,7 +196,7 @@ impl Observed {
         }
     }
 
-    /// True when these are the same records, as nobody has written to them since.
+    /// True when these are the same records and nobody has written to them since.
     pub fn is_unchanged(&self, later: &Self) -> bool {
         let versions = |observed: &Self| {
             [&observed.newest, &observed.older_deployed].map(|record| {
@@ -204,8 +207,8 @@ impl Observed {
         versions(self) == versions(later)
     }
 
-    /// True when the records hold no more than so many bytes of text, all of them together. Decoded, that takes up to ten
-    /// times the memory.
+    /// True when all records together have at most this many bytes of text. Decoded, they take up to ten times the
+    /// memory.
     pub fn holds_at_most(&self, bytes: usize) -> bool {
         let mut room = Room(bytes);
         let mut records = self.newest.iter().chain(&self.older_deployed);
@@ -221,7 +224,7 @@ impl Observed {
         self.newest.as_ref().map_or(0, Record::revision)
     }
 
-    /// The revisions whose records were found, for permissions that name them.
+    /// The revisions whose records were found, for the permissions that name them.
     pub fn revisions(&self) -> Vec<i64> {
         [&self.older_deployed, &self.newest]
             .into_iter()
@@ -242,12 +245,12 @@ impl Record {
         &self.release.info.status
     }
 
-    /// True when it was made by somebody else than us.
+    /// True when somebody else made it.
     pub fn is_foreign(&self) -> bool {
         !self.is_authentic() || self.provenance == Provenance::default()
     }
 
-    /// True when what it says may be applied and continued: we wrote it, or nobody asks who did.
+    /// True when its content may be applied and continued: we wrote it, or records are not authenticated.
     pub fn is_authentic(&self) -> bool {
         match self.authenticity {
             Authenticity::Unchecked | Authenticity::Authentic | Authenticity::ByPreviousKey => true,
@@ -301,7 +304,7 @@ impl Record {
         }
     }
 
-    /// Reads a stored revision.
+    /// Decodes a stored revision.
     fn decode(stored: Stored, of: &Revision<'_>, parent: Option<&Parent>) -> Result<Self, release::Error> {
         let Stored {
             labels,
@@ -351,7 +354,7 @@ impl Record {
     }
 }
 
-/// Counts down as bytes are written, and fails when there is no room for more.
+/// The space left for written bytes; writing fails when it is used up.
 struct Room(usize);
 
 impl std::io::Write for Room {
@@ -366,20 +369,20 @@ impl std::io::Write for Room {
     }
 }
 
-/// An object that holds a revision, which is not decoded yet.
+/// An object that contains a revision which is not decoded yet.
 struct Stored {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
     encoded: Vec<u8>,
-    /// The digest of that.
+    /// The digest of `encoded`.
     payload: String,
     authenticity: Authenticity,
     resource_version: String,
 }
 
 impl Stored {
-    /// Takes an object, and finds out whether we wrote it, which the stored bytes tell. What it is a revision of is said by
-    /// the name and the namespace of the object alone: the payload may claim anything.
+    /// Takes an object, and checks by the stored bytes whether we wrote it. Only the object's name and namespace
+    /// decide which revision it is: the payload may claim anything.
     fn new(driver: Driver, object: &Value, of: &Revision<'_>, parent: Option<&Parent>) -> Self {
         let texts = |key: &str| -> BTreeMap<String, String> {
             serde_json::from_value(object["metadata"][key].clone()).unwrap_or_default()
@@ -407,7 +410,7 @@ impl Stored {
         }
     }
 
-    /// True when decoding it takes no time worth mentioning, whatever is in it: text grows a thousand times at most as it is
+    /// True when decoding it takes hardly any time, whatever its content: text grows at most a thousandfold when
     /// unpacked.
     fn is_light(&self) -> bool {
         let is_ours = matches!(
@@ -418,7 +421,7 @@ impl Stored {
     }
 }
 
-/// Which revision of which release an object holds, by where it is.
+/// A revision of a release, by the name and namespace of its object.
 struct Revision<'a> {
     namespace: &'a str,
     release: &'a str,
@@ -426,7 +429,7 @@ struct Revision<'a> {
 }
 
 impl<'a> Revision<'a> {
-    /// None for a name that no record has.
+    /// `None` for a name that is not the name of a record.
     fn of_object(object: &'a Value) -> Option<Self> {
         let metadata = &object["metadata"];
         let (release, number) = release::of_secret_name(metadata["name"].as_str()?)?;
@@ -448,7 +451,7 @@ impl<'a> Revision<'a> {
     }
 }
 
-/// All of our annotations but the MAC.
+/// All our annotations except the MAC.
 const ANNOTATIONS: [&str; 7] = [
     CHART_DIGEST,
     ENVIRONMENT_DIGEST,
@@ -476,8 +479,8 @@ impl Provenance {
         }
     }
 
-    /// What is left of it where nobody knows who wrote it. Only that somebody holds the release's own Lease is worth a look,
-    /// for a while: that is how a person's tool says that it is at work.
+    /// What is kept of it if the record is not authentic. Only a claim to hold the release's own Lease is checked,
+    /// for a while: that is how an interactive tool shows that it is working.
     fn claimed(self, of: &Revision<'_>) -> Self {
         let own = format!("{}/{}", of.namespace, release::lease_name(of.release));
         Self {
@@ -512,13 +515,13 @@ impl Provenance {
     }
 }
 
-/// A record that could not be read or written.
+/// A record could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server refused or did not answer.
     #[error("could not {attempt} the record of revision {revision} of release {namespace}/{release}")]
     Access {
-        /// What was to be done with it.
+        /// What was tried.
         attempt: &'static str,
         /// The release's namespace.
         namespace: String,
@@ -529,7 +532,7 @@ pub enum Error {
         /// Why.
         source: Box<cluster::Error>,
     },
-    /// There was no place to decode the record.
+    /// No place to decode the record became free.
     #[error("could not decode the record of revision {revision} of release {namespace}/{release}")]
     Busy {
         /// The release's namespace.
@@ -541,7 +544,7 @@ pub enum Error {
         /// Why.
         source: Busy,
     },
-    /// The record is not one of Helm's.
+    /// It is not a record of Helm's format.
     #[error("could not read the record of revision {revision} of release {namespace}/{release}")]
     Decode {
         /// The release's namespace.
@@ -565,7 +568,7 @@ pub enum Error {
         /// Why.
         source: release::Error,
     },
-    /// Chart, values and manifest together are too much for a Secret.
+    /// Chart, values and manifest together are too large for a Secret.
     #[error(
         "the record of release {namespace}/{release} has {size} bytes, a Secret holds {MAX_SIZE}: take files that are not needed out of the chart (its largest is {largest})"
     )]
@@ -582,12 +585,12 @@ pub enum Error {
     /// The records could not be listed.
     #[error("could not list the records of releases{}", .namespace.as_ref().map(|n| format!(" in namespace {n}")).unwrap_or_default())]
     List {
-        /// The namespace, unless it was about all.
+        /// The namespace, or `None` for all.
         namespace: Option<String>,
         /// Why.
         source: Box<cluster::Error>,
     },
-    /// Somebody else was first to make this revision.
+    /// Somebody else made this revision first.
     #[error(
         "another operation (install/upgrade/rollback) is in progress: it made revision {revision} of release {namespace}/{release} first"
     )]
@@ -602,7 +605,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
+    /// True when the same attempt can succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Access { source, .. } | Self::List { source, .. } => source.is_transient(),
@@ -611,7 +614,7 @@ impl Error {
         }
     }
 
-    /// True when the record may not be read or written.
+    /// True when the rights to read or write the record are missing.
     pub fn is_forbidden(&self) -> bool {
         match self {
             Self::Access { source, .. } | Self::List { source, .. } => source.is_forbidden(),
@@ -624,7 +627,7 @@ impl Error {
     }
 }
 
-/// The records of one release, each reached by its revision.
+/// The records of one release, addressed by revision.
 #[derive(Clone)]
 pub(crate) struct Records {
     cluster: Cluster,
@@ -655,12 +658,12 @@ impl Records {
         }
     }
 
-    /// The same, signed for this object, and believed only where they are.
+    /// The same for this object: records are signed for it, and only trusted with its signature.
     pub(crate) fn of(self, parent: Option<Arc<Parent>>) -> Self {
         Self { parent, ..self }
     }
 
-    /// All revisions of the release, the oldest first, by a list.
+    /// Lists all revisions of the release, the oldest first.
     pub(crate) async fn list(&self) -> Result<Vec<Record>, Error> {
         let labels = format!(
             "{}={},{}={}",
@@ -672,7 +675,7 @@ impl Records {
         list(&self.cluster, self.driver, Some(&self.namespace), &labels).await
     }
 
-    /// What a list of all revisions says of the release.
+    /// Finds the release's newest and deployed revisions by a list.
     pub(crate) async fn find(&self) -> Result<Observed, Error> {
         let mut all = self.list().await?;
         let listed = all.iter().map(Record::revision).collect();
@@ -686,13 +689,13 @@ impl Records {
         })
     }
 
-    /// Finds the newest revision and the deployed one, starting at the revision that was the newest before.
+    /// Finds the newest revision and the deployed one, starting at the last known newest revision.
     pub(crate) async fn observe(&self, hint: i64) -> Result<Observed, Error> {
         let Some((newest, may_be_newer)) = self.newest(hint.max(0)).await? else {
             return Ok(Observed::default());
         };
         let older_deployed = match newest.status() {
-            // One that somebody else wrote does not tell of what ours below it left in the cluster.
+            // A newer record by somebody else does not tell what our older revision left in the cluster.
             Status::Deployed | Status::Uninstalled if newest.is_authentic() => None,
             _ => self.deployed_below(&newest).await?,
         };
@@ -720,13 +723,13 @@ impl Records {
                 Err(failure) => return Err(failure),
             }
         }
-        // Of all that others may have written there, the newest alone counts, and no other one is decoded.
+        // Of all records that others may have written there, only the newest counts, and no other one is decoded.
         let newest = self.decoded(revision, newest).await?;
         Ok(Some((newest, may_be_newer)))
     }
 
-    /// Some revision near the hint. Above it others may have made some and removed it, below it our own last ones
-    /// may have been removed by hand.
+    /// Any revision near the hint. Others may have made newer ones and removed this one, or our own last ones may
+    /// have been removed by hand.
     async fn any_around(&self, hint: i64) -> Result<Option<(i64, Stored)>, Error> {
         let lowest = (hint - self.window()).max(1);
         let above = hint.max(1)..=hint + 2;
@@ -738,12 +741,13 @@ impl Records {
         Ok(None)
     }
 
-    /// The deployed revision below one that is not: the one it was made upon, or the first that is found going down.
+    /// The deployed revision below one that is not: the one that it is based on, or else the first that is found
+    /// downwards.
     async fn deployed_below(&self, newest: &Record) -> Result<Option<Record>, Error> {
         if let Some(base) = newest.provenance.base_revision {
             return Ok(self.read(base).await?.filter(|base| is_held(base, newest)));
         }
-        // Below a revision that somebody else made, the one that counts is the last of ours.
+        // Below a revision that somebody else made, our last one counts.
         let mut claimed = None;
         for revision in (1..newest.revision()).rev().take(MAX_PROBES) {
             match self.read(revision).await {
@@ -758,7 +762,7 @@ impl Records {
         Ok(claimed)
     }
 
-    /// The record of a revision, if there is one.
+    /// The record of a revision, if it exists.
     pub(crate) async fn read(&self, revision: i64) -> Result<Option<Record>, Error> {
         match self.stored(revision).await? {
             Some(stored) => self.decoded(revision, stored).await.map(Some),
@@ -766,7 +770,7 @@ impl Records {
         }
     }
 
-    /// The object that holds a revision, if there is one.
+    /// The object that contains a revision, if it exists.
     async fn stored(&self, revision: i64) -> Result<Option<Stored>, Error> {
         let id = self.id(revision, "get")?;
         let object: Option<Value> = self
@@ -778,7 +782,7 @@ impl Records {
         Ok(object.map(|object| Stored::new(self.driver, &object, &of, self.parent.as_deref())))
     }
 
-    /// Decodes a revision: where it may take time, in turn with those of other namespaces.
+    /// Decodes a revision; if that may take time, namespaces take turns.
     async fn decoded(&self, revision: i64, stored: Stored) -> Result<Record, Error> {
         let of = self.revision(revision);
         let is_light = stored.is_light();
@@ -810,7 +814,7 @@ impl Records {
         }
     }
 
-    /// The annotations that a record is written with.
+    /// The annotations to write on a record.
     fn annotations(
         &self,
         revision: i64,
@@ -828,7 +832,7 @@ impl Records {
         annotations
     }
 
-    /// What a record that was just written by us is.
+    /// The authenticity of a record that we have just written.
     fn own_authenticity(&self) -> Authenticity {
         let keys = self.parent.as_ref().and_then(|parent| parent.keys.as_ref());
         match keys {
@@ -837,11 +841,11 @@ impl Records {
         }
     }
 
-    /// Makes the record of a new revision. This is what reserves the release: of several who try, one succeeds.
+    /// Creates the record of a new revision. This reserves the release: of several writers, one succeeds.
     ///
-    /// The API server authorises a create by name only as server-side apply, which would write over a record that
-    /// is there. Each content therefore has a field manager of its own: what is there with another content belongs
-    /// to another manager and is a conflict, and the same attempt made again after a lost answer is none.
+    /// The API server can authorise a create by name only as server-side apply, which would overwrite an existing
+    /// record. Therefore each content has a field manager of its own: an existing record with other content belongs
+    /// to another manager and is a conflict, while repeating the same attempt after a lost answer is not.
     pub(crate) async fn create(
         &self,
         release: Release,
@@ -894,8 +898,8 @@ impl Records {
         })
     }
 
-    /// Makes somebody else the writer of a record, unless it was written to since it was read: of several who want
-    /// to continue an action, one succeeds.
+    /// Changes the writer of a record, unless it was changed since it was read: of several who want to continue an
+    /// action, one succeeds.
     pub(crate) async fn claim(&self, record: &mut Record, writer: Option<&str>) -> Result<(), Error> {
         record.provenance.writer = writer.map(str::to_owned);
         let patch = json!({"metadata": {
@@ -905,8 +909,8 @@ impl Records {
         self.patch(record, &patch).await
     }
 
-    /// Writes what changed in the release of a record, its label, its writer and its stage along with it, unless somebody
-    /// else wrote to it since it was read. A record that somebody else made stays one.
+    /// Writes the changed release of a record together with its label, writer and stage, unless the record was
+    /// changed since it was read. A foreign record stays foreign.
     pub(crate) async fn update(&self, record: &mut Record, now: Timestamp) -> Result<(), Error> {
         let encoded = self.encode(&record.release)?;
         record.payload = sha256(&encoded);
@@ -925,8 +929,8 @@ impl Records {
         Ok(())
     }
 
-    /// Makes a record ours: signs it with this content in place of its own, unless somebody else wrote to it since it was
-    /// read. Labels that the content does not have go.
+    /// Takes over a record: signs it with this content instead of its own, unless it was changed since it was read.
+    /// Labels that the content does not have are removed.
     pub(crate) async fn sign(
         &self,
         record: &mut Record,
@@ -967,8 +971,8 @@ impl Records {
         Ok(())
     }
 
-    /// Those of a record's annotations that may have changed, and the MAC, which covers all; null for those that it has
-    /// not.
+    /// Those of a record's annotations that may have changed, and the MAC, which covers them all; null for those that
+    /// it does not have.
     fn changed_annotations<const N: usize>(&self, record: &Record, changed: [&'static str; N]) -> Value {
         let mut annotations = if record.is_authentic() {
             self.annotations(record.revision(), &record.provenance, &record.payload)
@@ -1001,7 +1005,7 @@ impl Records {
         Ok(())
     }
 
-    /// Removes the record of a revision; one that is not there is a success.
+    /// Deletes the record of a revision; it is no error if there is none.
     pub(crate) async fn delete(&self, revision: i64) -> Result<(), Error> {
         let id = self.id(revision, "delete")?;
         let deleted = self.cluster.delete(&id, &Delete::default()).await;
@@ -1010,11 +1014,12 @@ impl Records {
             .map_err(|source| self.access("delete", revision, source))
     }
 
-    /// Removes the oldest records, so that with the revision `next`, `max_history` are kept. The deployed revision is
-    /// kept in any case.
+    /// Removes the oldest records, so that `max_history` are kept including the revision `next`. The deployed
+    /// revision is always kept.
     ///
-    /// Where all are known from a list, they are counted. Else every revision of ours removes the one that falls out
-    /// of the history, and one that follows another's removes all below that, down to the first that is not there.
+    /// If all revisions are known from a list, they are counted. Otherwise every revision of ours removes the one
+    /// that falls out of the history, and one that follows a foreign one removes all below that, down to the first
+    /// missing one.
     pub(crate) async fn prune(&self, next: i64, observed: &Observed) -> Result<(), Error> {
         if self.max_history <= 0 {
             return Ok(());
@@ -1052,17 +1057,17 @@ impl Records {
         Ok(())
     }
 
-    /// True when the history ends above this revision.
+    /// True when the history begins above this revision.
     pub(crate) fn is_out_of_history(&self, revision: i64, newest: i64) -> bool {
         self.max_history > 0 && revision <= newest - self.max_history
     }
 
-    /// Removes all records, the oldest first: while the newest is there, it says that an uninstall is underway.
+    /// Deletes all records, the oldest first: while the newest exists, it shows that an uninstall is in progress.
     pub(crate) async fn delete_all(&self, observed: &Observed) -> Result<(), Error> {
         let newest = observed.revision();
         let mut revisions = observed.listed.clone().unwrap_or_default();
         if observed.listed.is_none() {
-            // Within the history there may be gaps; below it, the first one is its end.
+            // There may be gaps within the history; below it, the first gap ends it.
             let lowest = (newest - self.max_history.max(1)).max(0);
             revisions.extend(lowest + 1..=newest);
             revisions.extend(self.down_from(lowest).await?);
@@ -1076,7 +1081,7 @@ impl Records {
         Ok(())
     }
 
-    /// The revisions from this one down to the first that is not there, or that we have no right to.
+    /// The revisions from this one down to the first that does not exist, or that we have no right to.
     async fn down_from(&self, highest: i64) -> Result<Vec<i64>, Error> {
         let mut found = Vec::new();
         for revision in (1..=highest).rev() {
@@ -1090,7 +1095,7 @@ impl Records {
         Ok(found)
     }
 
-    /// How far below a hint revisions are looked for.
+    /// How far below a hint revisions are searched for.
     fn window(&self) -> i64 {
         if self.max_history > 0 {
             self.max_history
@@ -1135,7 +1140,7 @@ impl Records {
     }
 }
 
-/// The records of releases that carry these labels, by namespace, name and revision. What cannot be read is left out,
+/// The records of releases that have these labels, by namespace, name and revision. Unreadable records are skipped,
 /// as Helm does, and logged.
 pub(crate) async fn list(
     cluster: &Cluster,
@@ -1176,11 +1181,11 @@ pub(crate) async fn list(
     Ok(records)
 }
 
-/// True when the cluster holds the revision `base` while `newest`, which was made upon it, is another.
+/// True when the cluster has the revision `base` although `newest`, which is based on it, is newer.
 fn is_held(base: &Record, newest: &Record) -> bool {
     match base.status() {
         Status::Deployed => true,
-        // Between superseding it and the newest becoming deployed, the action was cut off.
+        // The action was interrupted after superseding it and before the newest became deployed.
         Status::Superseded => newest.status().is_pending() || *newest.status() == Status::Failed,
         _ => false,
     }
@@ -1314,7 +1319,7 @@ mod tests {
             let stored = Stored::new(Driver::Secret, object, &of, Some(&parent));
             assert_eq!((stored.authenticity, stored.is_light()), (expected, is_light));
         };
-        // Nothing of these can be decoded.
+        // None of these can be decoded.
         check(&signed(b"?"), Authenticity::Authentic, true);
         check(&signed(&[b'?'; LIGHT + 1]), Authenticity::Authentic, false);
         let mut changed = signed(b"?");
@@ -1348,7 +1353,7 @@ mod tests {
         assert_eq!(outline.deployed().map(Record::revision), Some(2));
         assert!(outline.is_unchanged(&observed));
         let mut later = observed.clone();
-        // What a read tells of it that our own write does not.
+        // Known from a read, but not from our own write.
         later.newest.as_mut().unwrap().modified = Some(Timestamp::UNIX_EPOCH);
         assert!(outline.is_unchanged(&later));
         later.newest.as_mut().unwrap().resource_version = "8".to_owned();
@@ -1496,7 +1501,7 @@ mod tests {
     async fn what_does_not_fit_a_secret_is_refused_before_it_is_sent() {
         let script = Script::new("nothing is sent");
         let mut release = release(1, Status::PendingInstall);
-        // Random enough not to be compressed away.
+        // Random enough not to be compressible.
         let mut noise = 1_u64;
         let data = std::iter::repeat_with(|| {
             noise = noise

@@ -1,10 +1,10 @@
-//! A loaded chart, values and what the cluster knows become the release that is wanted.
+//! Renders a loaded chart with values and facts about the cluster into the desired release.
 //!
-//! Rendering itself is pure. This finds out what it may not know: what the cluster serves, and the objects that
-//! templates look up. Those are asked for in rounds, because an answer may lead to further questions; a [`Judge`] decides
-//! which are answered, before anything is read.
+//! Rendering itself is pure. This module supplies the facts: what the cluster serves, and the objects that templates
+//! look up. Lookups are answered in rounds, because an answer may lead to further lookups; a [`Judge`] decides which
+//! are answered, before anything is read.
 //!
-//! Templates run in the [`Pool`] of the process, in the name of whose release it is: most often its namespace.
+//! Templates run in the [`Pool`] of the process, on behalf of the release's party, usually its namespace.
 
 mod answers;
 mod events;
@@ -43,10 +43,11 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// Namespace of the release.
     pub namespace: &'a str,
-    /// Who takes turns with others for the places where templates run, and gives way once it took long: the namespace, or
-    /// what many namespaces belong to, as the cluster for a program that serves several; these take turns in it.
+    /// The party that takes turns with others for the places where templates run, and is throttled after long
+    /// renders: the namespace, or a group of namespaces, such as a cluster in a program that serves several; the
+    /// parts take turns within it.
     pub party: Party<'a>,
-    /// The revision that it would become.
+    /// The revision that the release would have.
     pub revision: i64,
     /// True when a revision is deployed already.
     pub is_upgrade: bool,
@@ -56,13 +57,13 @@ pub struct Request<'a> {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The user's values, made where the templates run: whoever waits for a place holds no more than what they are made of. Cheap
-/// to clone.
+/// The user's values, built where the templates run: a render that waits for a place only keeps what they are built
+/// from. Cheap to clone.
 #[derive(Clone)]
 pub struct Values(Arc<dyn Fn() -> Map<String, Value> + Send + Sync>);
 
 impl Values {
-    /// What `make` makes each time that they are needed, always the same.
+    /// Calls `make` whenever the values are needed; it has to return the same each time.
     pub fn made_by(make: impl Fn() -> Map<String, Value> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -74,36 +75,34 @@ impl From<Map<String, Value>> for Values {
     }
 }
 
-/// Where a render is more lenient, or says more, than by default.
+/// How a render is more lenient, or more verbose, than by default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leniency {
-    /// True when values need not fit the charts' schemas.
+    /// True when values are not validated by the charts' schemas.
     pub skip_schema_validation: bool,
-    /// True when the notes of subcharts belong to the notes.
+    /// True when the notes of subcharts are included in the notes.
     pub subchart_notes: bool,
-    /// True when it is asked beforehand what may be looked up, so that nothing is refused: for who is about to get the
-    /// rights.
+    /// True when rights are checked before each lookup, to avoid a 403: for a caller that is about to get the rights.
     pub ask_first: bool,
 }
 
-/// What came of it.
+/// The result of a render.
 #[derive(Debug)]
 pub struct Rendering {
-    /// The release that is wanted.
+    /// The desired release.
     pub desired: Desired,
-    /// The same as the engine gave it, without labels: documents and hooks with their templates.
+    /// The same as returned by the engine, without labels: documents and hooks with their templates.
     pub rendered: Rendered,
     /// What the templates looked up.
     pub lookups: Vec<Lookup>,
-    /// True when what is wrong with the objects must not be told in the words of the render: it may hold what was looked
-    /// up.
+    /// True when errors about the objects must not quote the render: it may contain what was looked up.
     pub is_withheld: bool,
 }
 
 /// A release could not be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cluster did not say what it serves.
+    /// Discovery failed.
     #[error("could not discover what the cluster serves")]
     Capabilities(#[source] cluster::Error),
     /// An object that a template looks up could not be read.
@@ -114,9 +113,9 @@ pub enum Error {
         /// Why.
         source: Box<cluster::Error>,
     },
-    /// The same, of an object whose name may be made of what the chart found before.
+    /// The same for an object whose name may be made from earlier answers.
     #[error(
-        "could not look up an object for the chart; which one is withheld, because the chart was answered others before"
+        "could not look up an object for the chart; its name is withheld, because the chart has already been given others"
     )]
     LookupWithheld {
         /// True when the same attempt can succeed later.
@@ -125,40 +124,39 @@ pub enum Error {
     /// The objects that templates look up take too much memory.
     #[error("could not look up {what} for the chart: what it looks up takes more than {} MiB in total", MEMORY_OF_ANSWERS >> 20)]
     TooMuch {
-        /// Kind, namespace and name of what was looked up last; or that it is withheld, because it may be made of what the
-        /// chart found before.
+        /// Kind, namespace and name of the last lookup; or a note that they are withheld, because they may be made
+        /// from earlier answers.
         what: String,
     },
-    /// The templates failed, maybe for want of objects that we may not read, of which they were told that they are not
-    /// there.
+    /// The templates failed, maybe because objects that we may not read were answered as missing.
     #[error(transparent)]
     Unanswered(Box<Unanswered>),
-    /// A template looks up what it is not to see.
+    /// A template looks up an object that it may not see.
     #[error("{0}")]
     Refused(Refusal),
-    /// The templates failed, and their own words are not for everybody who sees this.
+    /// The templates failed, and their error message may contain confidential answers.
     #[error(transparent)]
     Withheld(Withheld),
-    /// There was no place for it among those that are rendered at once.
+    /// No place to render became free.
     #[error(transparent)]
     Busy(#[from] Busy),
-    /// The templates failed, or the values do not fit.
+    /// The templates failed, or the values are not valid.
     #[error(transparent)]
     Engine(Box<engine::Error>),
-    /// Each answer led to another question.
+    /// Each answer led to further lookups.
     #[error("the chart's lookups lead to ever more lookups: gave up after {0} rounds")]
     Endless(usize),
-    /// The rendered text is not what it should be.
+    /// The rendered text cannot be parsed.
     #[error("could not label the objects of the chart")]
     Label(#[source] Box<release::Error>),
 }
 
-/// A render that failed, maybe for want of what it looked up.
+/// A render that failed, maybe because lookups were not answered.
 #[derive(Debug)]
 pub struct Unanswered {
     /// What the templates looked up.
     pub lookups: Vec<Lookup>,
-    /// With what they failed.
+    /// The error of the templates.
     pub failure: Error,
 }
 
@@ -175,15 +173,15 @@ impl std::error::Error for Unanswered {
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything. One that was cut off takes as long
-    /// the next time, and is not repeated.
+    /// True when the same attempt can succeed later without anybody changing anything. A render that exceeded a limit
+    /// would do so again, and is not repeated.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Capabilities(error) => error.is_transient(),
             Self::Lookup { source, .. } => source.is_transient(),
             Self::LookupWithheld { transient } => *transient,
             Self::Unanswered(unanswered) => unanswered.failure.is_transient(),
-            // What is allowed is written on another object, whoever changes that.
+            // What is allowed is written on another object, which may change at any time.
             Self::Refused(_) | Self::Busy(_) => true,
             Self::Engine(_)
             | Self::Withheld(_)
@@ -194,23 +192,23 @@ impl Error {
     }
 }
 
-/// How old our knowledge of what the cluster serves may be.
+/// Maximum age of the discovery data.
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
-/// What the objects that one render looks up may take, in bytes of memory: about as many as their text has where that is
-/// long, and ten times as many where they are made of many small fields. Renders with more than [`FEW_ANSWERS`] hold a
-/// place for as long as they have them.
+/// The most memory, in bytes, for the objects that one render looks up: about as much as their text if that is long,
+/// and ten times as much if they are made of many small fields. Renders with more than [`FEW_ANSWERS`] hold a place
+/// as long as they keep them.
 const MEMORY_OF_ANSWERS: usize = 32 << 20;
 
-/// What they may take without a place: as much for each render under way, those that wait for a place included. In
-/// chart-inspector these are hundreds.
+/// The most they may take without a place. Each render in flight may take it, including those that wait for a place,
+/// which are hundreds in chart-inspector.
 const FEW_ANSWERS: usize = 256 << 10;
 
-/// How many renders may have more than that at once: a namespace has all places but one.
+/// How many renders may have more than that at once: one namespace may have all of these places but one.
 const PLACES_OF_ANSWERS: usize = 3;
 
-/// The most memory that the renders of a process take at once, in bytes, `under_way` of which run or wait: what
-/// templates make and print in all places, and what they looked up. Their charts and values are not in it.
+/// The most memory, in bytes, that all renders of a process take when `under_way` of them run or wait: what templates
+/// build and print in all places, and what they looked up. Charts and values are not included.
 pub fn most_memory(under_way: usize) -> usize {
     let limits = Limits::default();
     pool::MOST_PLACES * (limits.memory + limits.output)
@@ -220,29 +218,29 @@ pub fn most_memory(under_way: usize) -> usize {
 
 static ANSWER_PLACES: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PLACE_TIMEOUT));
 
-/// Charts look up one thing by the name of another, rarely more.
+/// Charts look up one object by the name of another, rarely more.
 const ROUNDS: usize = 8;
 
-/// Renders a chart as it would be released now, for somebody who may see all that the API server lets this process read.
+/// Renders a chart as it would be released now, for a caller who may see everything that this process may read.
 ///
-/// Objects that we may not read are answered as "not there" and reported as denied: the caller decides whether to
-/// ask for the permission or to go on without.
+/// Objects that we may not read are answered as missing and reported as denied: the caller decides whether to ask for
+/// the permission or to continue without.
 ///
 /// # Errors
-/// When the cluster does not answer, the values do not fit or a template fails.
+/// When the cluster does not answer, the values are not valid or a template fails.
 pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Rendering, Error> {
     render_with(cluster, request, Leniency::default(), &Unjudged).await
 }
 
-/// As [`render`], for people who may ask for less strictness, and for whom somebody else decides what templates see.
+/// Like [`render`], with leniency for users who ask for it, and a judge that decides what templates may see.
 ///
-/// What they ask for is decided round by round before it is read, and before a template's own error counts: one that
-/// fails because it was told that something is not there is asked once more when that was found out.
+/// Lookups are decided round by round before they are read, and before a template's own error counts: a template that
+/// fails because an unread object was answered as missing is rendered again once the object has been read.
 ///
 /// # Errors
-/// As [`render`]; [`Error::Busy`] when no place is free in time, [`Error::Refused`] when a template looks up what it is
-/// not to see, [`Error::Withheld`] when it fails after it was answered, [`Error::Unanswered`] when it fails and
-/// something that it looked up may not be read.
+/// Those of [`render`]; [`Error::Busy`] when no place becomes free in time, [`Error::Refused`] when a template looks
+/// up an object that it may not see, [`Error::Withheld`] when it fails after lookups were answered,
+/// [`Error::Unanswered`] when it fails and may not read something that it looked up.
 pub async fn render_with<J: Judge>(
     cluster: &Cluster,
     request: &Request<'_>,
@@ -302,7 +300,7 @@ pub async fn render_with<J: Judge>(
                     error
                 });
             }
-            // A template may insist on what it was told is not there, before anybody had looked.
+            // A template may require an object that was answered as missing before anybody had looked.
             Err(failed) => failed.missing_lookups,
         };
         answers.find(missing).await?;
@@ -310,25 +308,25 @@ pub async fn render_with<J: Judge>(
     Err(Error::Endless(ROUNDS))
 }
 
-/// What came of a round.
+/// The result of a round.
 enum Outcome {
-    /// What is wanted, and what it was rendered from.
+    /// The desired release, and the render that it is made of.
     Desired(Box<Result<Desired, Error>>, Box<Rendered>),
-    /// The chart defines kinds: what it is told with them.
+    /// The chart defines kinds: the capabilities including them.
     Defines(Box<Capabilities>),
-    /// It asked in vain.
+    /// Lookups that have no answer yet.
     Asks(BTreeSet<LookupKey>),
 }
 
-/// A round that failed, maybe for want of answers.
+/// A round that failed, maybe because lookups were not answered.
 struct Failed {
     error: Box<engine::Error>,
-    /// What it asked for in vain.
+    /// Lookups that had no answer.
     missing_lookups: BTreeSet<LookupKey>,
 }
 
 impl Failed {
-    /// True when it takes too much, which it would take again in each round.
+    /// True when it exceeded a limit, which it would do again in each round.
     fn is_cut_off(&self) -> bool {
         self.limit().is_some()
     }
@@ -341,8 +339,8 @@ impl Failed {
     }
 }
 
-/// Adds what the definitions in `crds/` of the chart will serve: they are made before anything else of the release, so
-/// templates see them, as with Helm. True when something was added.
+/// Adds the API versions that the CRDs in the chart's `crds/` will serve: they are created before everything else in
+/// the release, so templates see them, as with Helm. True when something was added.
 fn add_defined(capabilities: &mut Capabilities, rendered: &Rendered) -> bool {
     let known = capabilities.api_versions.len();
     for version in release::defined_versions(&rendered.crds) {
@@ -353,7 +351,7 @@ fn add_defined(capabilities: &mut Capabilities, rendered: &Rendered) -> bool {
     capabilities.api_versions.len() > known
 }
 
-/// What charts are told about the cluster.
+/// The capabilities of the cluster, as charts see them.
 ///
 /// # Errors
 /// When the cluster does not answer.
@@ -376,7 +374,7 @@ pub async fn capabilities(cluster: &Cluster) -> Result<Capabilities, Error> {
     })
 }
 
-/// A [`Request`] that can be taken to another thread.
+/// A [`Request`] that can be sent to another thread.
 struct Task {
     engine: Arc<Engine>,
     chart_digest: String,
@@ -386,7 +384,7 @@ struct Task {
     leniency: Leniency,
 }
 
-/// One attempt, with what is known by now.
+/// One attempt, with the answers known so far.
 struct Round {
     task: Arc<Task>,
     capabilities: Capabilities,
@@ -485,16 +483,16 @@ impl Task {
     }
 }
 
-/// Tells two renders of the same chart and values apart by what else they drew on.
+/// Distinguishes two renders of the same chart and values by their other inputs.
 fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey, Answer>) -> String {
-    // A kind more in a version that was served already changes nothing that charts ask for.
-    // In one order, whether the cluster serves them or the chart will define them.
+    // An additional kind in a version that was already served makes no difference to charts. The versions are sorted,
+    // so that it does not matter whether the cluster serves them or the chart will define them.
     let versions: BTreeSet<&String> = capabilities
         .api_versions
         .iter()
         .filter(|version| version.matches('/').count() < 2)
         .collect();
-    // Of what was answered there may be much: it is written down once, without making it anew.
+    // The answers may be large: they are serialised once, without copying them first.
     let mut text = json!([capabilities.kube_version.version, versions]).to_string();
     text.truncate(text.len() - 1);
     text.push_str(",[");
@@ -512,8 +510,8 @@ fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey,
     sha256(text.as_bytes())
 }
 
-/// Writes an object, or a list of objects. Who wrote one when changes all the time, for instance on a Node; what it says
-/// does not.
+/// Serialises an object, or a list of objects, without `managedFields` and the like, which change all the time, for
+/// instance on a Node, while the content does not.
 fn write_without_bookkeeping(object: &Value, text: &mut String) {
     let Value::Object(fields) = object else {
         let _ = write!(text, "{object}");
@@ -546,7 +544,7 @@ fn write_without_bookkeeping(object: &Value, text: &mut String) {
     text.push('}');
 }
 
-/// The system's randomness. Without it no key may be made, so its absence ends the pass.
+/// The system's randomness. Without it no key may be generated, so this panics, which ends the pass.
 fn system_random(bytes: &mut [u8]) {
     #[expect(
         clippy::expect_used,

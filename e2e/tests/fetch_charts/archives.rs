@@ -68,9 +68,8 @@ fn an_archive_that_is_no_honest_chart_is_refused() -> Result<()> {
     let server = serve(files)?;
     let check = |name: &str, fault: &str| {
         let url = server.url(&format!("/{name}-1.0.0.tgz"));
-        let message = format!(
-            "what was fetched from {url} is no chart that can be used: could not unpack the chart: {fault}"
-        );
+        let message =
+            format!("what was fetched from {url} is not a usable chart: could not unpack the chart: {fault}");
         refused(&namespace, name, &json!({"url": url}), &message).map(drop)
     };
     for (name, _, fault) in &cases {

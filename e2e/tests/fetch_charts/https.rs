@@ -97,7 +97,7 @@ fn what_is_asked_for_by_tls_stays_there_and_leaves_credentials_and_certificates_
         );
     }
     let downgraded = format!(
-        "{} leads from /down-1.0.0.tgz to {}, which is no TLS: it must stay with https, or be asked by http from the start",
+        "{} redirects from /down-1.0.0.tgz to {}, which does not use TLS: it has to redirect to https, or the url has to begin with http",
         first.host(),
         plain.url("/led-by-tls-1.0.0.tgz")
     );
@@ -121,7 +121,7 @@ fn a_repository_that_asks_for_a_password_says_when_it_is_wrong() -> Result<()> {
     let (index, archive) = ("/charts/index.yaml", "/charts/web-1.0.0.tgz");
     let is_wrong = "the user name or password is wrong; check credentials, or the entry for this host in the Docker \
                     configuration";
-    let who = "it asks who we are; set credentials or dockerConfigRef";
+    let who = "it requires credentials; set credentials or dockerConfigRef";
     let check =
         |name: &str, chart: Value, message: String| refused(&namespace, name, &chart, &message).map(drop);
     let login = json!({"credentials": wrong});

@@ -133,7 +133,7 @@ fn a_registry_that_does_not_give_the_chart_is_quoted_with_what_to_do() -> Result
         "no-password",
         json!({"url": guarded, "version": "1.0.0"}),
         format!(
-            "{} answered 401 for charts/refused-guarded:1.0.0: it asks who we are; set credentials or dockerConfigRef",
+            "{} answered 401 for charts/refused-guarded:1.0.0: it requires credentials; set credentials or dockerConfigRef",
             sources.guarded
         ),
     )?;
@@ -171,7 +171,7 @@ fn a_registry_that_does_not_give_the_chart_is_quoted_with_what_to_do() -> Result
             "caBundleRef": {"name": "ca"},
         }),
         format!(
-            "{} refuses the connection for want of a client certificate that it accepts: set clientCertRef: error \
+            "{} refuses the connection because it requires a client certificate that it accepts: set clientCertRef: error \
              sending request: client error (SendRequest): connection error: received fatal alert: CertificateRequired",
             sources.mutual
         ),
@@ -179,7 +179,7 @@ fn a_registry_that_does_not_give_the_chart_is_quoted_with_what_to_do() -> Result
     check(
         "no-ca",
         json!({"url": format!("oci://{}/charts/none", sources.sealed), "version": "1.0.0", "caBundleRef": {"name": "no-ca"}}),
-        "key ca.crt of Secret registries-refuse/no-ca cannot be used as the certificates of authorities: no certificate is in it: expected are lines from \
+        "key ca.crt of Secret registries-refuse/no-ca cannot be used as the certificates of authorities: it contains no certificate: expected lines from \
          -----BEGIN CERTIFICATE----- to its END".to_owned(),
     )
 }
@@ -222,8 +222,7 @@ fn the_password_of_a_registry_is_for_its_own_challenge_alone() -> Result<()> {
         let registry = HttpServer::start(move |_| Answer::Redirect(target.clone()))?;
         let host = registry.host();
         let message = format!(
-            "{host} leads from charts/web:1.0.0 to {}, which asks who we are: credentials are for {host} alone; tell who \
-             runs it to lead to an address that needs none, or use the address that has the chart as url",
+            "{host} redirects from charts/web:1.0.0 to {}, which requires credentials: ours are only for {host}; ask its operator to redirect to an address that needs none, or use the chart's own address as url",
             storage.url("/blob")
         );
         let chart = json!({"url": format!("oci://{host}/charts/web"), "version": "1.0.0", "credentials": credentials});

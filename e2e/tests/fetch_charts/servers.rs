@@ -78,8 +78,7 @@ fn what_does_not_pass_is_said() -> Result<()> {
     check(
         "large",
         &format!(
-            "/large-1.0.0.tgz from {host} is larger than 104857600 bytes, the limit for an archive: take out of \
-             the chart what is no part of it, and publish it again"
+            "/large-1.0.0.tgz from {host} is larger than 104857600 bytes, the limit for an archive: remove from the chart what does not belong to it, and publish it again"
         ),
     )?;
     check(
@@ -98,7 +97,7 @@ fn what_does_not_pass_is_said() -> Result<()> {
     check(
         "broken",
         &format!(
-            "{host} answered 500 for /broken-1.0.0.tgz: it has a problem of its own; the fetch is tried again later"
+            "{host} answered 500 for /broken-1.0.0.tgz: it has an internal error; the fetch is tried again later"
         ),
     )?;
     check(

@@ -121,7 +121,7 @@ fn a_chart_whose_provenance_proves_nothing_is_refused_with_the_reason() -> Resul
         .map(drop)
     };
     let wrong_key = format!(
-        "no key of the keyring made it; it is by key {}",
+        "no key of the keyring made it; it was made by key {}",
         robot.fingerprint()?
     );
     check("good", name, "stranger", &wrong_key)?;
@@ -142,7 +142,7 @@ fn a_chart_whose_provenance_proves_nothing_is_refused_with_the_reason() -> Resul
         "robot",
         &format!("it is for [{name}], not for trusted-1.0.0.tgz"),
     )?;
-    check("nonsense", name, "robot", "it is no clear-signed text")
+    check("nonsense", name, "robot", "it is not a clear-signed text")
 }
 
 #[test]
@@ -179,8 +179,7 @@ fn a_chart_without_provenance_and_a_keyring_without_keys_are_refused() -> Result
         &namespace,
         "no-keys",
         &by_keyring(&server.url(path), "none"),
-        "key keyring.gpg of Secret unsigned/none cannot be used as the signers' keys: no OpenPGP key that can sign is \
-         in it: expected is what gpg --export prints, with keys of RSA, Ed25519, or ECDSA on the curves P-256 and P-384",
+        "key keyring.gpg of Secret unsigned/none cannot be used as the signers' keys: it contains no OpenPGP key that can sign: expected the output of gpg --export, with keys of RSA, Ed25519, or ECDSA on the curves P-256 and P-384",
     )
     .map(drop)
 }
@@ -202,7 +201,7 @@ fn a_key_that_is_taken_out_of_the_keyring_stops_being_accepted() -> Result<()> {
         condition(&definition, "Synced").unwrap()["message"],
         format!(
             "could not observe the definition: could not fetch the chart: the signature of charts/distrusted:1.0.0 at {} \
-             is not accepted: no key of the keyring made it; it is by key {}",
+             is not accepted: no key of the keyring made it; it was made by key {}",
             sources.open,
             robot.fingerprint()?
         )
@@ -298,8 +297,7 @@ fn a_chart_that_cosign_signed_is_taken_and_any_other_refused_with_the_reason() -
         &namespace,
         "no-key",
         &good.chart("none"),
-        "key cosign.pub of Secret cosigned/none cannot be used as the cosign key: it is no public key that can be used: \
-         expected are lines from -----BEGIN PUBLIC KEY----- to its END with an ECDSA P-256, RSA or Ed25519 key, as in \
+        "key cosign.pub of Secret cosigned/none cannot be used as the cosign key: it is not a usable public key: expected lines from -----BEGIN PUBLIC KEY----- to its END with an ECDSA P-256, RSA or Ed25519 key, as in \
          cosign.pub",
     )
     .map(drop)
@@ -338,7 +336,7 @@ fn a_chart_with_a_bundle_of_cosign_is_taken_and_any_other_refused_with_the_reaso
     let attested = case("bundled-attested", &|case| ours.bundle(ATTESTED, &case.manifest))?;
     check(
         &attested,
-        &format!("it is no signature of cosign's, but a \"{ATTESTED}\""),
+        &format!("it is not a cosign signature but a \"{ATTESTED}\""),
     )?;
     let moved = case("bundled-moved", &|_| ours.bundle(SIGNED, &good.manifest))?;
     check(

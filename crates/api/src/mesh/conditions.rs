@@ -1,10 +1,10 @@
 //! Conditions of tenants, one of each kind for each cluster, and of deployments.
 
-/// Before the slash and the name of a cluster: the release is there and as it should be.
+/// Followed by a slash and the name of a cluster: the release is deployed there and up.
 pub const CLUSTER_READY: &str = "ClusterReady";
-/// Before the slash and the name of a cluster: the last pass failed there.
+/// Followed by a slash and the name of a cluster: the last pass failed there.
 pub const CLUSTER_ERROR: &str = "ClusterError";
-/// Before the slash and the name of a cluster: an action on the release is under way there.
+/// Followed by a slash and the name of a cluster: an action on the release is in progress there.
 pub const CLUSTER_PROGRESS: &str = "ClusterProgress";
 
 /// Condition type of a deployment.
@@ -14,11 +14,11 @@ pub const READY: &str = "Ready";
 pub const INSTALLED: &str = "Installed";
 /// Ready: the release was upgraded.
 pub const UPGRADED: &str = "Upgraded";
-/// Ready: nothing was to be done.
+/// Ready: there was nothing to do.
 pub const NO_CHANGE: &str = "NoChange";
 /// Not ready: objects of the release are not up.
 pub const NOT_READY: &str = "NotReady";
-/// No error any more.
+/// The error is gone.
 pub const RESOLVED: &str = "Resolved";
 
 /// The release could not be installed.
@@ -29,13 +29,13 @@ pub const UPGRADE_FAILED: &str = "UpgradeFailed";
 pub const UNINSTALL_FAILED: &str = "UninstallFailed";
 /// The chart could not be fetched.
 pub const CHART_NOT_LOADED: &str = "ChartNotLoaded";
-/// The version of the chart is none.
+/// The version of the chart is not valid.
 pub const VERSION_INVALID: &str = "VersionInvalid";
-/// The chart is not there in this version.
+/// The chart does not exist in this version.
 pub const VERSION_NOT_FOUND: &str = "VersionNotFound";
-/// The namespace is another's.
+/// The namespace belongs to somebody else.
 pub const NAMESPACE_REFUSED: &str = "NamespaceRefused";
-/// The release is another's.
+/// The release belongs to somebody else.
 pub const RELEASE_FOREIGN: &str = "ReleaseForeign";
 
 /// In progress: an install.
@@ -44,11 +44,11 @@ pub const INSTALLING: &str = "Installing";
 pub const UPGRADING: &str = "Upgrading";
 /// In progress: a removal.
 pub const DELETING: &str = "Deleting";
-/// Not in progress any more: the install is through.
+/// No longer in progress: the install is complete.
 pub const INSTALL_COMPLETE: &str = "InstallComplete";
-/// Not in progress any more: the upgrade is through.
+/// No longer in progress: the upgrade is complete.
 pub const UPGRADE_COMPLETE: &str = "UpgradeComplete";
-/// Not in progress: somebody else is at the release.
+/// Not in progress: somebody else is acting on the release.
 pub const LOCKED: &str = "Locked";
 
 /// Ready: the release is deployed and up.
@@ -57,11 +57,11 @@ pub const DEPLOYED: &str = "Deployed";
 pub const ACCOUNT_MISSING: &str = "AccountMissing";
 /// Not ready: the cluster cannot be reached, or is not known.
 pub const EDGE_UNAVAILABLE: &str = "EdgeUnavailable";
-/// Not ready: the release could not be looked at.
+/// Not ready: the release could not be checked.
 pub const HEALTH_CHECK_FAILED: &str = "HealthCheckFailed";
 /// Not ready: an action on the release failed.
 pub const HELM_FAILED: &str = "HelmFailed";
-/// Not ready: what was gone is being put back.
+/// Not ready: missing objects are being restored.
 pub const REPAIR_TRIGGERED: &str = "RepairTriggered";
-/// Not ready: the release is on another cluster than the spec says by now.
+/// Not ready: the release is on another cluster than the spec now says.
 pub const TARGET_CHANGED: &str = "TargetChanged";

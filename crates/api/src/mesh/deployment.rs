@@ -1,4 +1,4 @@
-//! `KryptonDeployment`: the operator's chart on the cluster of a region, said at home.
+//! `KryptonDeployment`: the operator's chart on the cluster of a region; the object itself is on the home cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{Phase, ReleaseStatus};
 
-/// Whose it is, where it runs, and with which values.
+/// Account, region and values.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "mesh.openkcm.io",
@@ -32,9 +32,9 @@ use super::{Phase, ReleaseStatus};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KryptonDeploymentSpec {
-    /// Whose it is.
+    /// The account that it belongs to.
     pub account: Account,
-    /// Where it runs.
+    /// The region where it runs.
     pub region: Region,
     /// Values of the chart.
     #[serde(default = "one_replica")]
@@ -42,14 +42,14 @@ pub struct KryptonDeploymentSpec {
     pub values: Map<String, Value>,
 }
 
-/// Whose a deployment is.
+/// The account that a deployment belongs to.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Account {
     /// Its name.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Its name for people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub display_name: Option<String>,
@@ -59,7 +59,7 @@ pub struct Account {
     pub owner: Option<String>,
 }
 
-/// Where a deployment runs.
+/// The region where a deployment runs.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Region {
@@ -75,7 +75,7 @@ pub struct Region {
     pub kubeconfig_secret_name: Option<String>,
 }
 
-/// Where a kubeconfig is.
+/// Location of a kubeconfig.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kubeconfig {
     /// The Secret. One of another namespace than the deployment's has to allow it, by the annotation
@@ -89,29 +89,29 @@ pub struct SecretReference {
     /// Its name.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Its namespace; without one, that in which the operator looks for clusters.
+    /// Its namespace; by default the one that the operator searches for clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub namespace: Option<String>,
 }
 
-/// What became of a deployment.
+/// State of a deployment.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KryptonDeploymentStatus {
-    /// Where it stands.
+    /// Overall state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// `Ready`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The last thing to say.
+    /// The latest message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_message: Option<String>,
     /// The chart that was installed last, `<repository>/<name>:<version>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_applied_chart: Option<String>,
-    /// What runs where. It stays on that cluster, whatever else the spec may lead to later.
+    /// The release. It stays on that cluster, even if the spec selects another one later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseStatus>,
 }

@@ -1,15 +1,15 @@
 //! Reasons of the events about tenants, deployments and clusters.
 
-/// Who tells of tenants.
+/// Reporting component of events about tenants.
 pub const TENANTS: &str = "multicluster-tenants";
-/// Who tells of deployments and clusters.
+/// Reporting component of events about deployments and clusters.
 pub const OPERATOR: &str = "multicluster-operator";
 
-/// The tenant's namespace was made.
+/// The tenant's namespace was created.
 pub const WORKSPACE_CREATED: &str = "WorkspaceCreated";
-/// The tenant's namespace was there before and may be used.
+/// The tenant's namespace existed before and may be used.
 pub const WORKSPACE_EXISTS: &str = "WorkspaceExists";
-/// The tenant's namespace could not be made, or is not to be used.
+/// The tenant's namespace could not be created, or must not be used.
 pub const WORKSPACE_CREATE_FAILED: &str = "WorkspaceCreateFailed";
 /// An install begins.
 pub const HELM_INSTALL_START: &str = "HelmInstallStart";
@@ -23,61 +23,61 @@ pub const HELM_UPGRADED: &str = "HelmUpgraded";
 pub const HELM_INSTALL_FAILED: &str = "HelmInstallFailed";
 /// The release could not be upgraded.
 pub const HELM_UPGRADE_FAILED: &str = "HelmUpgradeFailed";
-/// The chart and the values are those that are installed.
+/// The chart and the values are already installed.
 pub const HELM_SKIP: &str = "HelmSkip";
-/// Nothing could be decided about the release.
+/// The state of the release could not be determined.
 pub const HELM_CONFIG_INIT_FAILED: &str = "HelmConfigInitFailed";
 /// The chart could not be fetched.
 pub const CHART_NOT_LOADED: &str = "ChartNotLoaded";
-/// The chart is not there in this version.
+/// The chart does not exist in this version.
 pub const CHART_VERSION_NOT_FOUND: &str = "ChartVersionNotFound";
-/// The version of the chart is none.
+/// The version of the chart is not valid.
 pub const CHART_VERSION_INVALID: &str = "ChartVersionInvalid";
 /// The phase changed.
 pub const PHASE_SET: &str = "PhaseSet";
 /// The status could not be written.
 pub const STATUS_UPDATE_FAILED: &str = "StatusUpdateFailed";
-/// The fingerprint was noted.
+/// The fingerprint was stored.
 pub const FINGERPRINT_UPDATED: &str = "FingerprintUpdated";
-/// The fingerprint could not be noted.
+/// The fingerprint could not be stored.
 pub const FINGERPRINT_UPDATE_FAILED: &str = "FingerprintUpdateFailed";
-/// The tenant names a Secret of a namespace in which no clusters are looked for.
+/// The tenant names a Secret in a namespace that is not searched for clusters.
 pub const CLUSTER_REF_IGNORED: &str = "ClusterRefIgnored";
-/// Objects of the release were not as they were applied, and are again.
+/// Objects of the release had drifted and were corrected.
 pub const DRIFT_CORRECTED: &str = "DriftCorrected";
-/// The object went although its release could not be removed: what stays behind.
+/// The object was removed although its release could not be: what stays behind.
 pub const RELEASES_ORPHANED: &str = "ReleasesOrphaned";
 
 /// The deployment has no account.
 pub const ACCOUNT_MISSING: &str = "AccountMissing";
-/// The account of the deployment is there.
+/// The deployment has an account.
 pub const ACCOUNT_VALIDATED: &str = "AccountValidated";
 /// The deployment's cluster cannot be reached, or is not known.
 pub const EDGE_UNAVAILABLE: &str = "EdgeUnavailable";
-/// Our finalizer is on the deployment.
+/// Our finalizer was added to the deployment.
 pub const FINALIZER_ADDED: &str = "FinalizerAdded";
-/// Our finalizer is off the deployment.
+/// Our finalizer was removed from the deployment.
 pub const FINALIZER_REMOVED: &str = "FinalizerRemoved";
-/// Which cluster the deployment goes to.
+/// The cluster of the deployment was determined.
 pub const ROUTING: &str = "Routing";
-/// The deployment's namespace was made on its cluster.
+/// The deployment's namespace was created on its cluster.
 pub const EDGE_NAMESPACE_CREATED: &str = "EdgeNamespaceCreated";
 /// The release is deployed.
 pub const HELM_DEPLOYED: &str = "HelmDeployed";
 /// The release could not be deployed.
 pub const HELM_DEPLOY_FAILED: &str = "HelmDeployFailed";
-/// What was gone of the release is put back.
+/// Missing objects of the release are being restored.
 pub const REPAIR_TRIGGERED: &str = "RepairTriggered";
 /// The deployment is up.
 pub const READY: &str = "Ready";
-/// The deployment is going.
+/// The deployment is being deleted.
 pub const DELETE_STARTED: &str = "DeleteStarted";
-/// Its release is removed.
+/// Its release was removed.
 pub const HELM_UNINSTALLED: &str = "HelmUninstalled";
 /// Its release could not be removed.
 pub const HELM_UNINSTALL_FAILED: &str = "HelmUninstallFailed";
 /// Its namespace is being removed.
 pub const EDGE_NAMESPACE_DELETE_REQUESTED: &str = "EdgeNamespaceDeleteRequested";
 
-/// The operator stands otherwise to a cluster than before; told of the Secret with its kubeconfig.
+/// The operator's connection to a cluster changed; published for the Secret with its kubeconfig.
 pub const CLUSTER_STATE: &str = "ClusterState";

@@ -21,31 +21,31 @@ pub use tenant::{ClusterRef, Tenant, TenantSpec, TenantStatus};
 /// API group of both types.
 pub const GROUP: &str = "mesh.openkcm.io";
 
-/// On a [`Tenant`]: its releases are removed before it goes.
+/// On a [`Tenant`]: its releases are removed before it is.
 pub const TENANT_FINALIZER: &str = "mesh.openkcm.io/cleanup";
 
-/// On a [`KryptonDeployment`]: its release is removed before it goes.
+/// On a [`KryptonDeployment`]: its release is removed before it is.
 pub const DEPLOYMENT_FINALIZER: &str = "mesh.openkcm.io/kryptondeployment-finalizer";
 
-/// On every object of a release, and on the namespace that was made for it: UID of the [`Tenant`] or
+/// On every object of a release, and on the namespace that was created for it: UID of the [`Tenant`] or
 /// [`KryptonDeployment`] that it belongs to.
 pub const OWNER_UID: &str = "mesh.openkcm.io/owner-uid";
 
-/// On a Secret in the discovery namespace, with the value `true`: it holds the kubeconfig of a cluster.
+/// On a Secret in the discovery namespace, with the value `true`: it contains the kubeconfig of a cluster.
 pub const KUBECONFIG_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// The definitions of both types.
+/// The CRDs of both types.
 pub fn crds() -> [CustomResourceDefinition; 2] {
     [Tenant::crd(), KryptonDeployment::crd()]
 }
 
-/// Where something stands as a whole.
+/// Overall state.
 #[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
-    /// Not there yet.
+    /// Not deployed yet.
     #[default]
     Pending,
-    /// As it should be.
+    /// Deployed and up.
     Ready,
     /// Something failed.
     Error,
@@ -66,33 +66,33 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// A condition about one cluster. Its type is `ClusterReady/<cluster>`, which the pattern of the usual conditions does not
-/// let through: what stands before the slash is to be a name of DNS there.
+/// A condition about one cluster. Its type is `ClusterReady/<cluster>`, which the pattern of usual conditions does
+/// not allow: they require a DNS name before the slash.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterCondition {
-    /// What it is about.
+    /// What it is about: a kind of condition and a cluster.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 316))]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     #[schemars(schema_with = "condition_status")]
     pub status: String,
-    /// Why, in one word.
+    /// The reason, for programs.
     #[schemars(length(min = 1, max = 1024))]
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason, for people.
     #[serde(default)]
     #[schemars(length(max = 32768))]
     pub message: String,
-    /// Since when the status is what it is.
+    /// When the status last changed.
     pub last_transition_time: Time,
-    /// The generation of the object that was looked at.
+    /// The generation of the object that was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
-/// A release on a cluster: what runs where.
+/// A release on a cluster.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseStatus {
@@ -121,7 +121,7 @@ fn values(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// The values of [`KryptonDeployment`], one replica unless they say otherwise.
+/// The values of [`KryptonDeployment`], with one replica by default.
 fn deployment_values(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! `Tenant`: a namespace with the operator's chart in it, on the cluster where the object itself lies.
+//! `Tenant`: a namespace with the operator's chart in it, on the cluster of the object itself.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ use super::{ClusterCondition, Phase, ReleaseStatus};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantSpec {
-    /// The one cluster that serves the tenant, when its API server is engaged under several names.
+    /// The cluster that serves the tenant, if its API server is known under several names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<ClusterRef>,
     /// Values of the chart.
@@ -44,32 +44,32 @@ pub struct ClusterRef {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub secret_name: String,
-    /// Namespace of the Secret: that in which the operator looks for clusters, where one is said.
+    /// Namespace of the Secret; if set, it must be the one that the operator searches for clusters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub secret_namespace: String,
 }
 
-/// What became of a tenant.
+/// State of a tenant.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantStatus {
-    /// Error when it failed on a cluster, else Ready when it is there on one, else Pending.
+    /// Error when it failed on a cluster; otherwise Ready when it is deployed on one; otherwise Pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// What is known of each cluster: `ClusterReady/<cluster>`, `ClusterError/<cluster>`, `ClusterProgress/<cluster>`.
+    /// Conditions for each cluster: `ClusterReady/<cluster>`, `ClusterError/<cluster>`, `ClusterProgress/<cluster>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<ClusterCondition>,
-    /// The last thing to say.
+    /// The latest message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_message: Option<String>,
     /// The chart that was installed last, `<repository>/<name>:<version>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_applied_chart: Option<String>,
-    /// What runs where.
+    /// The releases of the tenant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<ReleaseStatus>,
-    /// The names of its releases, separated by commas. Of a list, `kubectl get` would print the first entry alone.
+    /// The names of its releases, separated by commas, because `kubectl get` prints only the first entry of a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_names: Option<String>,
     /// The clusters with its releases, separated by commas.

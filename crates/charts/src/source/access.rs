@@ -1,4 +1,4 @@
-//! What a fetch shows of us, and whom it trusts.
+//! Credentials for a fetch, and whom it trusts.
 
 use std::fmt;
 
@@ -8,43 +8,43 @@ use super::docker_config::{self, NeedsHelper};
 use super::provenance::Keyring;
 use super::{Credentials, DockerConfig, Error, Password};
 
-/// What a fetch shows of us, and whom it trusts. By default: nothing, and whom this machine trusts.
+/// Credentials for a fetch, and whom it trusts. By default: none, and whom this machine trusts.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     /// User name and password for the host of the reference.
     pub credentials: Option<Credentials>,
-    /// Logins by host, in the order in which they are looked at when there are no `credentials`.
+    /// Logins by host, in order of precedence, used when there are no `credentials`.
     pub docker_configs: Vec<DockerConfig>,
-    /// Runs the credential helpers that these name. Without it, a host whose login is left to one is an error.
+    /// Runs the credential helpers that these name. Without it, a host whose login needs a helper is an error.
     pub credential_helper: Option<CredentialHelper>,
-    /// Who proves its identity by what.
+    /// Certificate authorities and client certificates.
     pub trust: Trust,
-    /// Whose signature the chart must carry.
+    /// The signature that the chart must have.
     pub verify: Option<Verify>,
-    /// Who is told how far downloads and uploads are.
+    /// Receives the progress of downloads and uploads.
     pub watcher: Option<Watcher>,
 }
 
-/// Is told after every few bytes.
+/// Called after every few bytes.
 pub type Watcher = fn(Transfer<'_>);
 
-/// How far a download or an upload is.
+/// The progress of a download or an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer<'a> {
-    /// The other side.
+    /// The remote host.
     pub host: &'a str,
     /// What is fetched or pushed.
     pub path: &'a str,
-    /// So many bytes are through.
+    /// Number of bytes transferred.
     pub done: u64,
-    /// Of so many, where that is known.
+    /// Total number of bytes, if known.
     pub total: Option<u64>,
 }
 
-/// Asks a credential helper, by its name, for the login at a server; the error says what is wrong, without a secret.
+/// Asks a credential helper, by its name, for the login at a server; the error says what is wrong, without secrets.
 pub type CredentialHelper = fn(helper: &str, server: &str) -> Result<Option<Kept>, String>;
 
-/// What a credential helper keeps.
+/// A login from a credential helper.
 #[derive(Debug, Clone)]
 pub enum Kept {
     /// A user name and a password.
@@ -56,18 +56,18 @@ pub enum Kept {
 /// The two sides of TLS.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
-    /// Authorities that are trusted besides those of this machine.
+    /// Authorities that are trusted in addition to those of this machine.
     pub ca_bundle: Option<CaBundle>,
-    /// What we show to the host of the reference, and to no other.
+    /// The certificate for the host of the reference, shown to no other host.
     pub client_cert: Option<ClientCert>,
 }
 
-/// Whose signature a chart must carry.
+/// Which signature a chart must have.
 #[derive(Debug, Clone)]
 pub enum Verify {
-    /// One of these `OpenPGP` keys, as `helm package --sign` signs.
+    /// By one of these `OpenPGP` keys, as made by `helm package --sign`.
     Provenance(Keyring),
-    /// This key, as `cosign sign --key` signs what is in a registry.
+    /// By this key, as made by `cosign sign --key` for artifacts in a registry.
     Cosign(CosignKey),
 }
 
@@ -79,14 +79,14 @@ pub struct CaBundle(pub(super) Vec<reqwest::Certificate>);
 #[derive(Clone)]
 pub struct ClientCert(pub(super) reqwest::Identity);
 
-/// PEM text without what is needed of it.
+/// PEM text that lacks what is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPem {
-    /// No certificate in it.
-    #[error("no certificate is in it: expected are lines from -----BEGIN CERTIFICATE----- to its END")]
+    /// There is no certificate in it.
+    #[error("it contains no certificate: expected lines from -----BEGIN CERTIFICATE----- to its END")]
     NoCertificate,
-    /// No pair of certificate and key.
-    #[error("no certificate with its private key is in it: expected are PEM blocks of both")]
+    /// There is no certificate with a matching key in it.
+    #[error("it contains no certificate with its private key: expected PEM blocks of both")]
     NoIdentity,
 }
 
@@ -104,7 +104,7 @@ impl CaBundle {
 }
 
 impl ClientCert {
-    /// Reads a PEM certificate, with those of its issuers behind it, and its private key.
+    /// Reads a PEM certificate, followed by those of its issuers, and its private key.
     ///
     /// # Errors
     /// [`InvalidPem`] when one of them is missing.
@@ -122,7 +122,7 @@ impl fmt::Debug for ClientCert {
 }
 
 impl Access {
-    /// How we log in for what lies at `path` of `host`.
+    /// The login for `path` on `host`.
     pub(super) fn login(&self, host: &str, path: &str) -> Result<Option<Login>, Error> {
         if let Some(credentials) = &self.credentials {
             return Ok(Some(Login::Basic(credentials.clone())));

@@ -1,5 +1,5 @@
-//! What a registry says when it asks who we are (`WWW-Authenticate`), and what its token service answers
-//! (the distribution project's token specification).
+//! Parses a registry's authentication challenge (`WWW-Authenticate`) and the answer of its token service (the
+//! distribution project's token specification).
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use url::Url;
 
 use super::Password;
 
-/// What a registry wants to see.
+/// What a registry requires.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// User name and password.
     Basic,
-    /// A token that the service at `realm` gives out.
+    /// A token from the service at `realm`.
     Bearer {
         realm: String,
         service: Option<String>,
@@ -46,7 +46,7 @@ impl Challenge {
     }
 }
 
-/// The address of the token service, with the question in its query.
+/// The address of the token service, with the request in its query.
 pub(super) fn token_url(realm: &Url, service: Option<&str>, scope: &str) -> Url {
     let mut url = realm.clone();
     let mut query = url.query_pairs_mut();
@@ -60,7 +60,7 @@ pub(super) fn token_url(realm: &Url, service: Option<&str>, scope: &str) -> Url 
     url
 }
 
-/// The question of one who has an identity token.
+/// The request of a client with an identity token.
 pub(super) fn token_form(service: Option<&str>, scope: &str, identity: &Password) -> String {
     url::form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", "refresh_token")
@@ -85,7 +85,7 @@ pub(super) fn token(body: &[u8]) -> Option<Password> {
 
 type Parsed = (String, BTreeMap<String, String>);
 
-/// The challenges of one header: schemes, each with parameters behind it, all separated by commas.
+/// The challenges of one header: schemes, each followed by parameters, all separated by commas.
 fn challenges(text: &str) -> Vec<Parsed> {
     let mut found: Vec<Parsed> = Vec::new();
     let mut rest = text;
@@ -110,7 +110,7 @@ fn challenges(text: &str) -> Vec<Parsed> {
     }
 }
 
-/// A value with or without quotes, and what stands behind it.
+/// A value with or without quotes, and the text after it.
 fn parameter(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([' ', '\t', ',']).unwrap_or(text.len());

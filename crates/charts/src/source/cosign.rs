@@ -1,4 +1,4 @@
-//! Signatures that cosign puts beside an artifact in a registry, checked with a public key.
+//! Verifies signatures that cosign stores next to an artifact in a registry, with a public key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,36 +12,37 @@ use spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 
 use super::http::Limit;
 
-/// The layer of a signature.
+/// Media type of a signature's layer.
 pub(super) const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-/// The annotation of that layer with the signature over it.
+/// The annotation of that layer that contains the signature.
 pub(super) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-/// What a payload says that it is.
+/// The type in a payload.
 const KIND: &str = "cosign container image signature";
-/// How the media types of bundles begin, the form that cosign 3 writes; the version of the form follows.
+/// Prefix of the media types of bundles, the format that cosign 3 writes; the version of the format follows.
 pub(super) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
-/// The type of what is signed in a bundle.
+/// The type of the signed content in a bundle.
 const STATEMENT: &str = "application/vnd.in-toto+json";
-/// What a statement says that it is. An attestation (`cosign attest`) by the same key may say that a chart is bad.
+/// The type of a statement. An attestation (`cosign attest`) by the same key has another one, and may say that a
+/// chart is bad.
 const PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
-/// Payload and bundle hold a digest and a few annotations.
+/// A payload or bundle contains a digest and a few annotations.
 pub(super) const LIMIT: Limit = Limit {
     bytes: 1024 * 1024,
     what: "a signature",
     advice: "sign the chart again with cosign sign",
 };
 
-/// The public key whose signature a chart in a registry must carry.
+/// The public key that must have signed a chart in a registry.
 #[derive(Clone)]
 pub struct CosignKey {
     algorithm: &'static dyn VerificationAlgorithm,
     key: Vec<u8>,
 }
 
-/// A text that is no public key of cosign's.
+/// A text that is not a public key as cosign writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it is no public key that can be used: expected are lines from -----BEGIN PUBLIC KEY----- to its END with an ECDSA P-256, RSA or Ed25519 key, as in cosign.pub"
+    "it is not a usable public key: expected lines from -----BEGIN PUBLIC KEY----- to its END with an ECDSA P-256, RSA or Ed25519 key, as in cosign.pub"
 )]
 pub struct InvalidCosignKey;
 
@@ -71,25 +72,25 @@ impl CosignKey {
         })
     }
 
-    /// Checks one signature, as its annotation has it, over a payload, and that the payload is about the manifest
-    /// with this digest.
+    /// Verifies a signature from an annotation over a payload, and that the payload is about the manifest with this
+    /// digest.
     pub(super) fn verify(&self, payload: &[u8], signature: &str, manifest: &str) -> Result<(), String> {
         self.verify_bytes(payload, &decode(signature)?)?;
         let payload: Payload =
             serde_json::from_slice(payload).map_err(|_| "it does not say what it is for".to_owned())?;
         let Critical { kind, image } = payload.critical;
         if kind != KIND {
-            return Err(format!("it is no signature of cosign's, but a {kind:?}"));
+            return Err(format!("it is not a cosign signature but a {kind:?}"));
         }
         is_for([image.digest], manifest)
     }
 
-    /// Checks a bundle (Sigstore's `sigstore_bundle.proto`, in JSON): one of the signatures of its envelope is by this
-    /// key, over a statement that the manifest with this digest is signed. What it says of a transparency log is not
-    /// looked at: whoever gives a key trusts the key.
+    /// Verifies a bundle (Sigstore's `sigstore_bundle.proto`, in JSON): one of the signatures of its envelope is by
+    /// this key, over a statement that the manifest with this digest is signed. Its transparency log entries are not
+    /// checked: a user who gives a key trusts the key.
     pub(super) fn verify_bundle(&self, bundle: &[u8], manifest: &str) -> Result<(), String> {
         let bundle: Bundle = serde_json::from_slice(bundle)
-            .map_err(|_| "it is no bundle with a signed statement".to_owned())?;
+            .map_err(|_| "it is not a bundle with a signed statement".to_owned())?;
         let Envelope {
             payload,
             payload_type,
@@ -97,7 +98,7 @@ impl CosignKey {
         } = bundle.envelope;
         let payload = decode(&payload)?;
         let signed = pre_authentication_encoding(&payload_type, &payload);
-        let mut verdict = Err("it holds no signature".to_owned());
+        let mut verdict = Err("it contains no signature".to_owned());
         for signature in signatures {
             verdict = decode(&signature.sig).and_then(|signature| self.verify_bytes(&signed, &signature));
             if verdict.is_ok() {
@@ -106,13 +107,15 @@ impl CosignKey {
         }
         verdict?;
         if payload_type != STATEMENT {
-            return Err(format!("what it signs is no statement, but a {payload_type:?}"));
+            return Err(format!(
+                "the signed content is not a statement but a {payload_type:?}"
+            ));
         }
         let statement: Statement =
             serde_json::from_slice(&payload).map_err(|_| "it does not say what it is for".to_owned())?;
         if statement.predicate_type != PREDICATE {
             let predicate = statement.predicate_type;
-            return Err(format!("it is no signature of cosign's, but a {predicate:?}"));
+            return Err(format!("it is not a cosign signature but a {predicate:?}"));
         }
         let digests = statement.subject.into_iter();
         is_for(
@@ -129,12 +132,10 @@ impl CosignKey {
 }
 
 fn decode(text: &str) -> Result<Vec<u8>, String> {
-    STANDARD
-        .decode(text)
-        .map_err(|_| "it is no base64 text".to_owned())
+    STANDARD.decode(text).map_err(|_| "it is not base64".to_owned())
 }
 
-/// The manifest is among what was signed.
+/// Checks that the manifest is among what was signed.
 fn is_for(signed: impl IntoIterator<Item = String>, manifest: &str) -> Result<(), String> {
     let signed: Vec<_> = signed.into_iter().collect();
     if signed.iter().any(|signed| signed == manifest) {
@@ -145,7 +146,7 @@ fn is_for(signed: impl IntoIterator<Item = String>, manifest: &str) -> Result<()
     }
 }
 
-/// The bytes that a signature of an envelope is over (DSSE, version 1).
+/// The bytes that an envelope's signature covers (DSSE, version 1).
 fn pre_authentication_encoding(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()
@@ -257,7 +258,7 @@ mod tests {
                 key(kind)
                     .verify(payload.as_bytes(), "no base64", MANIFEST)
                     .unwrap_err(),
-                "it is no base64 text"
+                "it is not base64"
             );
         }
     }

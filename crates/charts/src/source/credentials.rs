@@ -1,22 +1,22 @@
-//! Who we are to a registry.
+//! Credentials for a registry.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// A user name and its password for the host of one chart reference.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// The user name. Not secret, yet named in no error either.
+    /// The user name. Not secret, but not in any error either.
     pub username: String,
     /// The password or access token.
     pub password: Password,
 }
 
-/// A password, token or key that can be sent, but not be printed by accident; its memory is wiped.
+/// A password, token or key that can be sent, but not printed by accident; its memory is wiped.
 #[derive(Debug, Clone)]
 pub struct Password(SecretString);
 
 impl Password {
-    /// Keeps a password.
+    /// Wraps a password.
     pub fn new(password: impl Into<String>) -> Self {
         Self(SecretString::from(password.into()))
     }
@@ -26,7 +26,7 @@ impl Password {
     }
 }
 
-/// How we log in at one host.
+/// The login at one host.
 #[derive(Debug, Clone)]
 pub(super) enum Login {
     /// A user name and a password.

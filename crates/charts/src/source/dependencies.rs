@@ -1,4 +1,4 @@
-//! A chart folder whose `Chart.yaml` names dependencies becomes one that holds them (`helm dependency build`).
+//! Fetches the dependencies in a chart folder's `Chart.yaml` into its `charts/` (`helm dependency build`).
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Access, ChartRef, InvalidRef, Limits, folder, package};
 
-/// Dependencies could not be put into a chart.
+/// The dependencies of a chart could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The chart cannot be read.
@@ -28,7 +28,7 @@ pub enum Error {
         /// The file that declares dependencies.
         declared: &'static str,
     },
-    /// The lock is none.
+    /// The lock file is invalid.
     #[error("{lock} of the chart cannot be used: update the dependencies")]
     Lock {
         /// The lock's file name.
@@ -44,7 +44,7 @@ pub enum Error {
         /// Where it was looked for.
         folder: PathBuf,
     },
-    /// The dependency's version is no constraint.
+    /// The dependency's version is not a constraint.
     #[error("dependency {name} has version {version}, which is neither a version nor a range")]
     Version {
         /// The dependency.
@@ -52,19 +52,19 @@ pub enum Error {
         /// What was given.
         version: String,
     },
-    /// The chart at a `file://` address is of another version.
+    /// The chart at a `file://` address has another version.
     #[error("dependency {name} wants version {wanted}, but {} has {found}", folder.display())]
     OtherVersion {
         /// The dependency.
         name: String,
         /// The range it wants.
         wanted: String,
-        /// The version that is there.
+        /// The version found.
         found: String,
-        /// Where.
+        /// Where it was found.
         folder: PathBuf,
     },
-    /// The repository is named by what it is called on some other machine.
+    /// The repository is given by a name that is not known on this machine.
     #[error(
         "dependency {name} names its repository as {repository}, but there is none of this name: add it by kco repo add, or write its URL"
     )]
@@ -74,12 +74,12 @@ pub enum Error {
         /// What was given.
         repository: String,
     },
-    /// The repository leads nowhere.
-    #[error("dependency {name} cannot be looked for")]
+    /// The repository's address is invalid.
+    #[error("dependency {name} has no usable repository address")]
     Reference {
         /// The dependency.
         name: String,
-        /// Why not.
+        /// Why.
         source: InvalidRef,
     },
     /// The dependency could not be fetched.
@@ -87,23 +87,23 @@ pub enum Error {
     Fetch {
         /// The dependency.
         name: String,
-        /// Why not.
+        /// Why.
         source: Box<super::Error>,
     },
-    /// What was fetched is no chart.
-    #[error("what was fetched for dependency {name} is no chart that can be used")]
+    /// What was fetched is not a chart.
+    #[error("what was fetched for dependency {name} is not a usable chart")]
     Load {
         /// The dependency.
         name: String,
-        /// Why not.
+        /// Why.
         source: chart::Error,
     },
-    /// Another chart came than the one that was asked for.
+    /// The fetched chart has another name.
     #[error("dependency {name} is a chart named {found}: correct its name")]
     OtherChart {
         /// The dependency.
         name: String,
-        /// The name of the chart that came.
+        /// The name of the fetched chart.
         found: String,
     },
     /// The chart at a `file://` address cannot be packed.
@@ -111,13 +111,13 @@ pub enum Error {
     Pack {
         /// The dependency.
         name: String,
-        /// Why not.
+        /// Why.
         source: Box<package::Error>,
     },
     /// A file cannot be written.
     #[error("could not write {}", path.display())]
     Write {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -131,26 +131,26 @@ pub struct Options {
     pub access: Access,
     /// Speak HTTP without TLS to registries.
     pub plain_http: bool,
-    /// Take any certificate.
+    /// Accept any certificate.
     pub insecure_skip_verify: bool,
-    /// How much each fetch may cost.
+    /// Limits for each fetch.
     pub limits: Limits,
-    /// The time of what is written, in seconds since 1970, in place of now.
+    /// The time to write, in seconds since 1970, instead of now.
     pub time: Option<u64>,
-    /// Repositories that have a name here, and a login.
+    /// Named repositories on this machine, with their logins.
     pub repositories: Vec<Repository>,
 }
 
-/// A repository that has a name.
+/// A named repository.
 #[derive(Debug, Clone)]
 pub struct Repository {
-    /// What `@name` and `alias:name` stand for.
+    /// The name, as in `@name` and `alias:name`.
     pub name: String,
     /// Its address.
     pub url: String,
-    /// Its login and whom we trust there.
+    /// Its login and trusted authorities.
     pub access: Access,
-    /// Take any certificate.
+    /// Accept any certificate.
     pub insecure_skip_verify: bool,
 }
 
@@ -176,14 +176,14 @@ pub struct Built {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Where it came from; empty for what was in `charts/` already.
+    /// Where it came from; empty for one that was already in `charts/`.
     pub repository: String,
 }
 
-/// Fetches the dependencies of the chart in `folder` into its `charts/`, in the versions of its lock. Without a lock
-/// they are chosen, and the lock is written.
+/// Fetches the dependencies of the chart in `folder` into its `charts/`, in the versions of its lock. Without a lock,
+/// versions are chosen and the lock is written.
 ///
-/// Nothing is changed before all are there. Archives of other versions of them are removed.
+/// Nothing is changed until all have been fetched. Archives of other versions of them are removed.
 ///
 /// # Errors
 /// [`Error`] names the dependency; the lock's digest is checked as Helm does.
@@ -199,17 +199,17 @@ pub async fn build(folder: &Path, options: &Options) -> Result<Vec<Built>, Error
     }
 }
 
-/// Fetches the dependencies of the chart in `folder` into its `charts/`, in the newest versions that fit, and writes the lock
-/// unless it says the same already.
+/// Fetches the dependencies of the chart in `folder` into its `charts/`, in the newest matching versions, and writes
+/// the lock if it changed.
 ///
 /// # Errors
-/// As [`build`].
+/// Those of [`build`].
 pub async fn update(folder: &Path, options: &Options) -> Result<Vec<Built>, Error> {
     let chart = folder::load(folder)?;
     renewed(folder, &chart, options).await
 }
 
-/// The dependencies, each with the address of its repository: a name is one on this machine alone.
+/// The dependencies, each with the address of its repository, as repository names are only known on this machine.
 fn declared(chart: &Chart, options: &Options) -> Result<Vec<Dependency>, Error> {
     let declared = chart.metadata().dependencies.iter().flatten();
     let resolved = declared.map(|dependency| {
@@ -243,7 +243,7 @@ async fn renewed(folder: &Path, chart: &Chart, options: &Options) -> Result<Vec<
     put(folder, locked, options, lock).await
 }
 
-/// Puts what is locked into `charts/`, then writes the lock, where one is wanted.
+/// Writes locked dependencies to `charts/`, then the lock, if one is wanted.
 async fn put(
     folder: &Path,
     locked: Vec<Dependency>,
@@ -270,7 +270,7 @@ async fn put(
     Ok(built.collect())
 }
 
-/// The files that hold dependencies and their lock.
+/// The names of the files with the dependencies and their lock.
 #[derive(Debug, Clone, Copy)]
 struct Files {
     declared: &'static str,
@@ -308,7 +308,7 @@ fn checked(
     let locked = locked.unwrap_or_default();
     let found = lock.get("digest").and_then(Value::as_str).unwrap_or_default();
     let is_current = found == lock_digest(declared, &locked).map_err(unusable)?;
-    // Helm 2 has hashed less, and names of repositories as they are.
+    // Helm 2 hashed less, and repository names unresolved.
     let is_of_helm_2 = || {
         let hashed = go_json(&Helm2 {
             dependencies: chart.metadata().dependencies.as_deref().unwrap_or_default(),
@@ -331,12 +331,12 @@ struct Helm2<'a> {
     dependencies: &'a [Dependency],
 }
 
-/// The digest by which a lock shows what it was made for (`internal/resolver/resolver.go`).
+/// The digest in a lock, which shows what it was made for (`internal/resolver/resolver.go`).
 fn lock_digest(declared: &[Dependency], locked: &[Dependency]) -> Result<String, serde_json::Error> {
     Ok(helm::digest::sha256(go_json(&[declared, locked])?.as_bytes()))
 }
 
-/// JSON as Go writes it, which escapes what means something in HTML.
+/// JSON as Go writes it, with HTML special characters escaped.
 fn go_json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string(value)?
         .replace('&', "\\u0026")
@@ -344,7 +344,7 @@ fn go_json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
         .replace('>', "\\u003e"))
 }
 
-/// The dependencies in the newest versions that fit, as a lock has them.
+/// The dependencies in the newest matching versions, as in a lock.
 async fn chosen(declared: &[Dependency], folder: &Path, options: &Options) -> Result<Vec<Dependency>, Error> {
     let mut locked = Vec::new();
     for dependency in declared {
@@ -366,7 +366,7 @@ async fn chosen(declared: &[Dependency], folder: &Path, options: &Options) -> Re
     Ok(locked)
 }
 
-/// The folder of a dependency that is on this machine.
+/// The folder of a dependency on this machine.
 fn local(dependency: &Dependency, folder: &Path) -> Option<PathBuf> {
     if dependency.repository.is_empty() {
         return Some(folder.join("charts").join(&dependency.name));
@@ -446,14 +446,14 @@ fn reference(dependency: &Dependency, options: &Options) -> Result<(ChartRef, Ac
     ))
 }
 
-/// The archive of a dependency; `None` for one that is in `charts/` already.
+/// The archive of a dependency; `None` for one that is already in `charts/`.
 async fn archive(
     dependency: &Dependency,
     folder: &Path,
     options: &Options,
 ) -> Result<Option<Vec<u8>>, Error> {
     let name = &dependency.name;
-    // Name and version become a file's name. A chart's name holds no slash, and what comes must have that name.
+    // Name and version make a file name. A chart's name has no slash, and the fetched chart must have that name.
     semver::Version::parse(&dependency.version).map_err(|_| Error::Version {
         name: name.clone(),
         version: dependency.version.clone(),
@@ -495,7 +495,7 @@ async fn archive(
     }
 }
 
-/// Puts archives into `charts/`, each whole or not at all, and removes those of other versions.
+/// Writes archives to `charts/`, each atomically, and removes those of other versions.
 fn write(folder: &Path, archives: &[(&Dependency, Vec<u8>)]) -> Result<(), Error> {
     if archives.is_empty() {
         return Ok(());
@@ -515,7 +515,7 @@ fn write(folder: &Path, archives: &[(&Dependency, Vec<u8>)]) -> Result<(), Error
     Ok(())
 }
 
-/// Removes archives of the same chart that the lock does not name.
+/// Removes archives of the same chart that are not in the lock.
 fn remove_others(
     charts: &Path,
     dependency: &Dependency,
@@ -534,7 +534,7 @@ fn remove_others(
         if !is_archive || found == path || wanted(&found) {
             continue;
         }
-        // The name alone does not tell: redis-cluster-1.0.0.tgz is no redis.
+        // The file name is not enough: redis-cluster-1.0.0.tgz is not redis.
         let is_older = folder::load(&found).is_ok_and(|chart| chart.name() == dependency.name);
         if is_older {
             fs::remove_file(&found).map_err(|source| unwritten(&found, source))?;
@@ -659,7 +659,7 @@ mod tests {
             version: "0.1.0".to_owned(),
             repository: "file://../sub".to_owned(),
         };
-        // Once without a lock, once by the lock that this wrote.
+        // Once without a lock, once with the lock just written.
         for _ in 0..2 {
             assert_eq!(built(&folder).await.unwrap(), std::slice::from_ref(&expected));
             let chart = folder::load(&app).unwrap();
@@ -696,7 +696,7 @@ mod tests {
             ),
             (
                 "- {name: sub, version: ^2, repository: 'ftp://host'}\n",
-                "dependency sub cannot be looked for",
+                "dependency sub has no usable repository address",
             ),
         ] {
             assert_eq!(built(&folder(text)).await.unwrap_err(), expected);

@@ -1,4 +1,4 @@
-//! A Docker configuration (`config.json`, or the Secret of an image pull), turned into the login for one registry.
+//! Finds the login for a registry in a Docker configuration (`config.json`, or an image pull Secret).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::credentials::Login;
 use super::{Credentials, Password};
 
-/// What a folder may call its configuration: as Docker and Helm do, and as a mounted Secret does.
+/// Possible file names in a folder: as with Docker and Helm, and as in a mounted Secret.
 const NAMES: [&str; 2] = ["config.json", ".dockerconfigjson"];
 
 /// Logins by registry.
@@ -23,18 +23,18 @@ pub struct DockerConfig {
     default_helper: Option<String>,
 }
 
-/// A text is no Docker configuration. Nothing of it is quoted: it may be a password.
+/// A text that is not a Docker configuration. Nothing of it is quoted: it may be a password.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
-    /// Not the JSON that was expected.
-    #[error("it is no Docker configuration: the JSON is wrong in line {line}, column {column}")]
+    /// It is not the expected JSON.
+    #[error("it is not a Docker configuration: invalid JSON in line {line}, column {column}")]
     Json {
-        /// Where it stops being one.
+        /// Line of the error.
         line: usize,
-        /// Where in that line.
+        /// Column of the error.
         column: usize,
     },
-    /// One entry cannot be used.
+    /// An entry is invalid.
     #[error("its entry for {registry} has an auth that is not the base64 form of user:password")]
     Auth {
         /// The registry of the entry.
@@ -48,22 +48,22 @@ pub enum Unreadable {
     /// The file cannot be read.
     #[error("could not read the registry configuration {}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// The file is no Docker configuration.
+    /// The file is not a Docker configuration.
     #[error("the registry configuration {} cannot be used", path.display())]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: Malformed,
     },
 }
 
-/// The login for a host is left to another program.
+/// The login for a host comes from another program.
 #[derive(Debug)]
 pub(super) struct NeedsHelper {
     pub(super) helper: String,
@@ -90,9 +90,9 @@ impl DockerConfig {
     /// Reads the JSON text of a configuration.
     ///
     /// # Errors
-    /// [`Malformed`] names the place or the registry, never what stands there.
+    /// [`Malformed`] names the position or the registry, never the content.
     pub fn parse(text: &[u8]) -> Result<Self, Malformed> {
-        // The text of a JSON error quotes what it found, hence only the place.
+        // The message of a JSON error quotes what it found, so only its position is used.
         let file: File = serde_json::from_slice(text).map_err(|error| Malformed::Json {
             line: error.line(),
             column: error.column(),
@@ -144,8 +144,7 @@ impl DockerConfig {
         Ok(None)
     }
 
-    /// The login for what lies at `path` of `host`: an entry for a longer part of the path goes before that of the
-    /// host.
+    /// The login for `path` on `host`: an entry for a longer prefix of the path has precedence over one for the host.
     pub(super) fn login(&self, host: &str, path: &str) -> Result<Option<&Login>, NeedsHelper> {
         let full = format!("{}/{}", alias(host), path.trim_matches('/'));
         let mut place = full.trim_end_matches('/');
@@ -193,13 +192,13 @@ impl Entry {
         let (username, password) = pair.split_once(':').ok_or_else(malformed)?;
         Ok(Some(Login::Basic(Credentials {
             username: username.to_owned(),
-            // Docker has padded passwords with zeros.
+            // Docker used to pad passwords with zeros.
             password: Password::new(password.trim_end_matches('\0')),
         })))
     }
 }
 
-/// A key of the configuration as host and path: Docker writes URLs of its first protocol, others plain hosts.
+/// A key of the configuration as host and path: Docker writes URLs of its first protocol version, others plain hosts.
 fn place(registry: &str) -> String {
     let place = registry
         .strip_prefix("https://")
@@ -216,7 +215,7 @@ fn place(registry: &str) -> String {
     }
 }
 
-/// A host as credential helpers know it, and as logins are kept for it.
+/// The name of a host in credential helpers and in stored logins.
 pub fn server(host: &str) -> &str {
     match alias(host) {
         "registry-1.docker.io" => "https://index.docker.io/v1/",
@@ -289,7 +288,7 @@ mod tests {
         let refused = |text: &str| DockerConfig::parse(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(
             refused(r#"{"auths": "s3cret"}"#),
-            "it is no Docker configuration: the JSON is wrong in line 1, column 18"
+            "it is not a Docker configuration: invalid JSON in line 1, column 18"
         );
         for auth in ["s3cret", "bm8gY29sb24=", "/w=="] {
             assert_eq!(

@@ -8,108 +8,110 @@ use url::Url;
 use super::Transfer;
 use super::http::{Limit, host};
 
-/// A chart that could not be fetched. No text of it holds a credential or the query of a URL.
+/// A chart that could not be fetched. No message contains a credential or the query of a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The HTTP client could not be set up.
     #[error("could not set up the connection to {host}")]
     Connect {
-        /// The host to ask.
+        /// The host.
         host: String,
-        /// What the client said.
+        /// The client's error.
         source: reqwest::Error,
     },
     /// The host answered, but not with the chart.
     #[error("{host} answered {status} for {path}: {advice}")]
     Answered {
-        /// Who answered.
+        /// The host that answered.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
         /// The HTTP status.
         status: u16,
         /// What to do about it.
         advice: &'static str,
-        /// For how long it asks to be left alone.
+        /// How long the host asks to be left alone.
         retry_after: Option<Duration>,
     },
-    /// No answer, or one that broke off.
+    /// There was no answer, or an incomplete one.
     #[error("could not get {path} from {host}")]
     Unreachable {
-        /// The host to ask.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// What broke.
+        /// What failed.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The host's certificate is not one that this machine trusts.
+    /// This machine does not trust the host's certificate.
     #[error(
         "{host} shows a certificate that is not trusted here: name its authority in caBundleRef, or set insecureSkipVerifyTLS"
     )]
     Untrusted {
-        /// The host that was asked.
+        /// The host.
         host: String,
         /// What is wrong with the certificate.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The host wants to see a certificate of ours, or another one.
+    /// The host requires a client certificate, or another one.
     #[error(
-        "{host} refuses the connection for want of a client certificate that it accepts: set clientCertRef"
+        "{host} refuses the connection because it requires a client certificate that it accepts: set clientCertRef"
     )]
     ClientCertificate {
-        /// The host that was asked.
+        /// The host.
         host: String,
-        /// The alert that it sent.
+        /// The TLS alert that it sent.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A redirect from TLS to plain HTTP.
     #[error(
-        "{host} leads from {path} to {to}, which is no TLS: it must stay with https, or be asked by http from the start"
+        "{host} redirects from {path} to {to}, which does not use TLS: it has to redirect to https, or the url has to begin with http"
     )]
     Downgraded {
-        /// The host that was asked.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// Where it leads, without query.
+        /// The target, without query.
         to: String,
     },
-    /// A redirect to a redirect, and so on.
-    #[error("{host} leads from {path} to another address, and so on, more than {limit} times: check the url")]
+    /// Too many redirects.
+    #[error(
+        "{host} redirects from {path} to another address, and so on, more than {limit} times: check the url"
+    )]
     Redirects {
-        /// The host that was asked.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// A redirect led to somebody who asks for credentials, which are for the host that was asked alone.
+    /// A redirect led to a host that requires credentials, but they are only for the host of the reference.
     #[error(
-        "{host} leads from {path} to {by}, which asks who we are: credentials are for {host} alone; tell who runs it to lead to an address that needs none, or use the address that has the chart as url"
+        "{host} redirects from {path} to {by}, which requires credentials: ours are only for {host}; ask its operator to redirect to an address that needs none, or use the chart's own address as url"
     )]
     ChallengedElsewhere {
-        /// The host that was asked.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// Who asks for credentials, without query.
+        /// The host that requires credentials, without query.
         by: String,
     },
-    /// A token service redirects to another host. What that answers would be sent to the registry as a token.
+    /// A token service redirects to another host. Its answer would be sent to the registry as a token.
     #[error(
-        "{host} leads from {path} to {to}: a token service is asked at its own address only; tell who runs the registry to name that address"
+        "{host} redirects from {path} to {to}: a token service is only asked at its own address; ask the registry's operator to name that address"
     )]
     TokenServiceMoved {
         /// The token service.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// Where it leads, without query.
+        /// The target, without query.
         to: String,
     },
-    /// The login for the host is kept by a program.
+    /// The login for the host is in a credential helper, which is not run.
     #[error(
         "the Docker configuration leaves the login for {host} to the credential helper {helper}, which is a program and is not run: write the login into its auths, or set credentials"
     )]
@@ -119,7 +121,7 @@ pub enum Error {
         /// The name of the helper.
         helper: String,
     },
-    /// The program that keeps the login for the host gave none.
+    /// The credential helper for the host gave no login.
     #[error(
         "the login for {host} is left to docker-credential-{helper}: {reason}; try it by `echo {host} | docker-credential-{helper} get`"
     )]
@@ -131,9 +133,9 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The registry names a token service that would get the password in plain text.
+    /// The registry names a token service without TLS, which would get the password in plain text.
     #[error(
-        "{host} sends those who log in to {realm}, which is no TLS: refused, for a password would be readable on the way; tell who runs the registry to name a token service with https"
+        "{host} sends logins to {realm}, which does not use TLS: refused, because the password could be read on the network; ask the registry's operator to name a token service with https"
     )]
     InsecureRealm {
         /// The registry.
@@ -141,9 +143,9 @@ pub enum Error {
         /// The token service.
         realm: String,
     },
-    /// The registry names a token service at an address that is another machine for everybody who uses it.
+    /// The registry names a token service at an address that is local to the client.
     #[error(
-        "{host} sends those who log in to {realm}, an address of this machine or its link only: refused, for the registry is elsewhere; tell who runs it to name a token service that others reach"
+        "{host} sends logins to {realm}, an address that is local to this machine: refused, because the registry is elsewhere; ask its operator to name a token service that clients can reach"
     )]
     LocalRealm {
         /// The registry.
@@ -151,14 +153,14 @@ pub enum Error {
         /// The token service.
         realm: String,
     },
-    /// The registry wants what is pushed at another address. Whoever gets it there is nobody that was asked.
+    /// The registry redirects an upload to another address, which nobody vouches for.
     #[error(
-        "{host} wants {path} at {to}: refused, for what is pushed goes to the registry alone; tell who runs it to answer with its own address, behind a proxy by the headers X-Forwarded-Host and X-Forwarded-Proto"
+        "{host} wants {path} uploaded to {to}: refused, because uploads go only to the registry itself; ask its operator to make it answer with its own address, behind a proxy by the headers X-Forwarded-Host and X-Forwarded-Proto"
     )]
     UploadElsewhere {
         /// The registry.
         host: String,
-        /// What is pushed.
+        /// The path of the upload.
         path: String,
         /// The address, without query.
         to: String,
@@ -168,95 +170,95 @@ pub enum Error {
     Slow {
         /// The registry.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// The bound.
+        /// The limit.
         limit: Duration,
     },
-    /// Another content than the pinned one.
+    /// The content does not have the pinned digest.
     #[error(
         "{path} at {host} has digest {actual}, not the {expected} that is asked for: it was published again with other content; ask for another version, or check what changed and set digest to the new one"
     )]
     Pinned {
-        /// Where it is.
+        /// The host.
         host: String,
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// The digest that the reference asks for.
+        /// The pinned digest.
         expected: String,
-        /// The digest that is there.
+        /// The actual digest.
         actual: String,
     },
-    /// A signature is asked for, and there is none.
+    /// A signature is required, and there is none.
     #[error("{path} at {host} is not signed: {advice}")]
     Unsigned {
-        /// Where it is.
+        /// The host.
         host: String,
-        /// What was asked for.
+        /// The requested path.
         path: String,
         /// What to do about it.
         advice: &'static str,
     },
-    /// There is a signature, but it proves nothing.
+    /// There is a signature, but it is not valid.
     #[error("the signature of {path} at {host} is not accepted: {reason}")]
     Signature {
-        /// Where it is.
+        /// The host.
         host: String,
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// Why not.
+        /// Why it is not valid.
         reason: String,
     },
-    /// The host speaks HTTP where TLS was expected.
+    /// The host speaks HTTP without TLS.
     #[error(
         "{host} does not speak TLS: set plainHTTP for a registry, or write http:// for a repository or an archive"
     )]
     NotTls {
-        /// The host that was asked.
+        /// The host.
         host: String,
     },
-    /// More bytes than a fetch may have.
+    /// The answer is larger than the limit.
     #[error("{path} from {host} is larger than {limit} bytes, the limit for {what}: {advice}")]
     TooLarge {
-        /// The host that was asked.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// The bound.
+        /// The limit.
         limit: u64,
-        /// What is bounded, with its article.
+        /// What the limit is for, with its article.
         what: &'static str,
         /// What to do about it.
         advice: &'static str,
     },
-    /// The bound in time was reached.
+    /// The time limit was reached.
     #[error("{chart} was not fetched within {} s: check that its host is reachable and fast enough", limit.as_secs())]
     TimedOut {
         /// The chart.
         chart: String,
-        /// The bound.
+        /// The limit.
         limit: Duration,
     },
-    /// The bytes are not those that were announced.
+    /// The content does not have the announced digest.
     #[error(
         "{path} from {host} has digest {actual}, {expected} was announced: do not use it, publish it again"
     )]
     Digest {
-        /// Who sent it.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
-        /// What was announced.
+        /// The announced digest.
         expected: String,
-        /// What came.
+        /// The actual digest.
         actual: String,
     },
-    /// An artifact, but not of a chart.
+    /// The artifact is not a chart.
     #[error("{path} at {host} is not a chart: {reason}")]
     NotAChart {
-        /// Where it is.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
         /// What was found instead.
         reason: String,
@@ -264,9 +266,9 @@ pub enum Error {
     /// The index of a repository cannot be read.
     #[error("could not read {path} of the chart repository at {host}")]
     Index {
-        /// Where it is.
+        /// The host.
         host: String,
-        /// What it was asked for.
+        /// The requested path.
         path: String,
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -274,34 +276,34 @@ pub enum Error {
     /// The repository has no chart of this name.
     #[error("the chart repository at {host} has no chart {chart}: check repo")]
     NoSuchChart {
-        /// Where the repository is.
+        /// The host of the repository.
         host: String,
-        /// The chart that was asked for.
+        /// The requested chart.
         chart: String,
     },
-    /// The registry has the chart, but no version that fits.
+    /// The registry has the chart, but no matching version.
     #[error("{host} has no {version} of chart {chart}{}", newest_of(newest))]
     NoSuchTag {
-        /// Where the registry is.
+        /// The registry.
         host: String,
-        /// The chart that was asked for.
+        /// The requested chart.
         chart: String,
-        /// The range that was asked for, or `stable version`.
+        /// The requested range, or `stable version`.
         version: String,
         /// A few versions that it has, newest first.
         newest: Vec<String>,
     },
-    /// The repository has the chart, but not in this version.
+    /// The repository has the chart, but not this version.
     #[error(
         "the chart repository at {host} has no {version} of chart {chart}{}",
         newest_of(newest)
     )]
     NoSuchVersion {
-        /// Where the repository is.
+        /// The host of the repository.
         host: String,
-        /// The chart that was asked for.
+        /// The requested chart.
         chart: String,
-        /// The version that was asked for, or `stable version`.
+        /// The requested version, or `stable version`.
         version: String,
         /// A few versions that it has, newest first.
         newest: Vec<String>,
@@ -309,7 +311,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True when the same fetch can succeed later although nobody changed anything.
+    /// True when the same fetch can succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Answered { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504),
@@ -340,7 +342,7 @@ impl Error {
         }
     }
 
-    /// True when the source answered that it has no such chart, or not in this version.
+    /// True when the source answered that it does not have this chart, or not this version.
     pub fn is_missing(&self) -> bool {
         match self {
             Self::NoSuchChart { .. } | Self::NoSuchTag { .. } | Self::NoSuchVersion { .. } => true,
@@ -349,12 +351,12 @@ impl Error {
         }
     }
 
-    /// True when the chart is there, but nobody vouches for it who should.
+    /// True when the chart exists, but its signature is missing or invalid.
     pub fn is_about_signature(&self) -> bool {
         matches!(self, Self::Unsigned { .. } | Self::Signature { .. })
     }
 
-    /// For how long the host asks to be left alone.
+    /// How long the host asks to be left alone.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Answered { retry_after, .. } => *retry_after,
@@ -370,31 +372,31 @@ fn newest_of(versions: &[String]) -> String {
     format!("; its newest are {}", versions.join(", "))
 }
 
-/// Who was asked for what, by whom: the part that every error of one request shares.
+/// The parts of a request that all of its errors share.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) host: String,
     pub(super) path: String,
-    /// What to say about a 404.
+    /// The advice for a 404.
     pub(super) missing: &'static str,
-    /// Whether credentials were given for it.
+    /// Whether it had credentials.
     pub(super) authenticated: bool,
     pub(super) purpose: Purpose,
 }
 
-/// What somebody is asked for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To give something.
+    /// To read something.
     Fetch,
-    /// To take something.
+    /// To write something.
     Push,
-    /// To let us in.
+    /// To check a login.
     Login,
 }
 
 impl Request {
-    /// How far its body is; a total of 0 is not known.
+    /// The progress of the body; a total of 0 means unknown.
     pub(super) fn transfer(&self, done: usize, total: u64) -> Transfer<'_> {
         Transfer {
             host: &self.host,
@@ -404,7 +406,7 @@ impl Request {
         }
     }
 
-    /// The same question, asked of whom a redirect leads to.
+    /// The same request, sent to the target of a redirect.
     pub(super) fn redirected_to(&self, url: &Url) -> Self {
         Self {
             host: host(url),
@@ -419,13 +421,13 @@ impl Request {
             (401, true) => {
                 "the user name or password is wrong; check credentials, or the entry for this host in the Docker configuration"
             }
-            (401, false) => "it asks who we are; set credentials or dockerConfigRef",
+            (401, false) => "it requires credentials; set credentials or dockerConfigRef",
             (403, true) => "this user may not read it; give the user access, or set other credentials",
             (403, false) => "it is not public; set credentials or dockerConfigRef",
             (404 | 410, _) => self.missing,
             (429, _) => "it asks for fewer requests; the fetch is tried again later",
-            (500.., _) => "it has a problem of its own; the fetch is tried again later",
-            _ => "this is no answer to a download; check the url",
+            (500.., _) => "it has an internal error; the fetch is tried again later",
+            _ => "this is not an answer to a download; check the url",
         };
         Error::Answered {
             host: self.host.clone(),
@@ -436,27 +438,27 @@ impl Request {
         }
     }
 
-    /// What somebody at a terminal can do.
+    /// Advice for users of the command line.
     fn advice(&self, status: u16) -> &'static str {
         match (status, self.purpose, self.authenticated) {
             (401, Purpose::Login, _) => "the user name or password is wrong; check them",
             (401, _, true) => {
                 "the user name or password is wrong; check them, or log in again by kco registry login"
             }
-            (401, _, false) => "it asks who we are; log in by kco registry login",
-            (403, Purpose::Login, _) => "this user is not let in; log in as another",
+            (401, _, false) => "it requires credentials; log in by kco registry login",
+            (403, Purpose::Login, _) => "this user may not log in; log in as another",
             (403, _, _) => "this user may not push there; give the user access, or log in as another",
             (404 | 410, _, _) => self.missing,
-            (405, _, _) => "it takes no pushes; push elsewhere",
-            (413, _, _) => "this is more than it takes; take out of the chart what is no part of it",
+            (405, _, _) => "it does not accept pushes; push to another registry",
+            (413, _, _) => "this is larger than it accepts; remove from the chart what does not belong to it",
             (429, _, _) => "it asks for fewer requests; try again later",
-            (500.., _, _) => "it has a problem of its own; try again later",
-            _ => "this is no answer of a registry; check the address",
+            (500.., _, _) => "it has an internal error; try again later",
+            _ => "this is not an answer of a registry; check the address",
         }
     }
 
     pub(super) fn failed(&self, failure: reqwest::Error) -> Error {
-        // The URL may hold a signature, and host and path are named by this layer.
+        // The URL may contain a signature; host and path are in our own error.
         let failure = failure.without_url();
         match tls_failure(&failure) {
             Some(rustls::Error::InvalidCertificate(_)) => Error::Untrusted {
@@ -555,7 +557,7 @@ fn is_about_our_certificate(alert: AlertDescription) -> bool {
     )
 }
 
-/// The TLS failure below an HTTP failure. An I/O error's `source` skips the error it wraps, hence the two ways down.
+/// The TLS error below an HTTP error. An I/O error's `source` skips the error that it wraps, so both ways are tried.
 fn tls_failure<'a>(failure: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     if let Some(found) = failure.downcast_ref() {
         return Some(found);

@@ -1,4 +1,4 @@
-//! A chart on disk, as a folder or an archive, into the loaded chart (Helm's `pkg/chart/v2/loader/directory.go`).
+//! Loads a chart from disk, a folder or an archive (Helm's `pkg/chart/v2/loader/directory.go`).
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -8,7 +8,7 @@ use helm::chart::ignore::{self, Rules};
 use helm::chart::{self, Chart, ChartOptions, File};
 use helm::line::HelmLine;
 
-/// Largest single file of a chart folder with Helm 3; Helm 4 bounds all of them together only.
+/// Largest file of a chart folder in Helm 3; Helm 4 only limits the total size.
 const MAX_FILE_HELM_3: u64 = 5 * 1024 * 1024;
 
 /// A chart on disk that could not be read.
@@ -17,7 +17,7 @@ pub enum Error {
     /// A file or folder cannot be read.
     #[error("could not read {}", path.display())]
     Read {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -25,16 +25,16 @@ pub enum Error {
     /// A device, a socket or the like.
     #[error("cannot load irregular file {}: a chart holds files, folders and links to them", path.display())]
     Irregular {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// A link that leads back to a folder above it.
+    /// A link that leads back to one of its parent folders.
     #[error("the link {} leads back to a folder that contains it", path.display())]
     Loop {
-        /// Which.
+        /// The link.
         path: PathBuf,
     },
-    /// A single file that is too large for Helm 3.
+    /// A file that is too large for Helm 3.
     #[error(
         "chart file {name:?} is larger than the maximum file size {MAX_FILE_HELM_3}: take it out of the chart, or name it in .helmignore"
     )]
@@ -42,26 +42,26 @@ pub enum Error {
         /// Its path in the chart.
         name: String,
     },
-    /// All files together are too large.
+    /// The total size is too large.
     #[error(
-        "chart exceeds maximum decompressed size of {limit} bytes at {name:?}: take out what is no part of it, or name it in .helmignore"
+        "chart exceeds maximum decompressed size of {limit} bytes at {name:?}: remove what does not belong to it, or name it in .helmignore"
     )]
     TooLarge {
-        /// The file that was one too many.
+        /// The file that exceeded the limit.
         name: String,
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
-    /// The `.helmignore` cannot be used.
+    /// The `.helmignore` is invalid.
     #[error("could not use {}", path.display())]
     Ignore {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: ignore::Error,
     },
-    /// What was read is no chart.
-    #[error("{} is no chart that can be used", path.display())]
+    /// What was read is not a chart.
+    #[error("{} is not a usable chart", path.display())]
     Load {
         /// The folder or archive.
         path: PathBuf,
@@ -78,7 +78,7 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
     load_as(path, ChartOptions::default())
 }
 
-/// [`load`] within other limits, or as another line of Helm does.
+/// [`load`] with other limits, or as in another major version of Helm.
 ///
 /// # Errors
 /// [`Error`] names the file.
@@ -94,10 +94,10 @@ pub fn load_as(path: &Path, options: ChartOptions) -> Result<Chart, Error> {
     Chart::from_archive(&archive, options).map_err(failed)
 }
 
-/// The files of a chart folder that its `.helmignore` leaves, by name within each folder.
+/// The files of a chart folder that its `.helmignore` does not exclude, by name within each folder.
 ///
-/// Links are followed, also out of the folder, as Helm does: this is for charts of the user's own. What comes from
-/// others comes as an archive, which can hold no links.
+/// Links are followed, even out of the folder, as in Helm: this is for the user's own charts. Charts of others are
+/// archives, which cannot contain links.
 ///
 /// # Errors
 /// [`Error`] names the file.
@@ -105,7 +105,7 @@ pub fn files(folder: &Path) -> Result<Vec<File>, Error> {
     files_as(folder, ChartOptions::default())
 }
 
-/// [`files`] within other limits, or as another line of Helm does.
+/// [`files`] with other limits, or as in another major version of Helm.
 ///
 /// # Errors
 /// [`Error`] names the file.
@@ -135,9 +135,9 @@ fn rules(folder: &Path) -> Result<Rules, Error> {
 struct Walk {
     rules: Rules,
     options: ChartOptions,
-    /// Of the files read so far.
+    /// Total size of the files read so far.
     size: u64,
-    /// The folders from the chart's root to the present one, without links.
+    /// The folders from the chart's root to the current one, with links resolved.
     above: Vec<PathBuf>,
     files: Vec<File>,
 }
@@ -192,7 +192,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Reads no more of a file than the limits leave, even if it grows meanwhile.
+    /// Reads no more of a file than the limits allow, even if it grows meanwhile.
     fn read(&mut self, path: &Path, name: &str, size: u64) -> Result<Vec<u8>, Error> {
         if self.options.helm == HelmLine::Three && size > MAX_FILE_HELM_3 {
             return Err(Error::FileTooLarge {

@@ -1,4 +1,4 @@
-//! One question to a host, and its answer: bounded, and with our credentials for nobody but the origin they are for.
+//! Sends a request to a host and reads its answer, with limits; our credentials are only sent to their origin.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -18,40 +18,40 @@ use super::error::Request;
 use super::{Error, Limits, Trust, Watcher};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest silence within a download.
+/// The longest silence during a download.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const USER_AGENT: &str = concat!("krateo-helm-client/", env!("CARGO_PKG_VERSION"));
-/// Go's bound, which Helm has.
+/// The limit of Go, and so of Helm.
 const MAX_REDIRECTS: usize = 10;
 
-/// The connections of one fetch.
+/// The HTTP clients of one fetch.
 #[derive(Debug)]
 pub(super) struct Http {
     /// Shows our certificate.
     own: Client,
-    /// Shows none.
+    /// Shows no certificate.
     other: Client,
-    /// Who gets to see our certificate.
+    /// The origin that our certificate is for.
     origin: Origin,
     pub(super) limits: Limits,
     watcher: Option<Watcher>,
 }
 
-/// One question.
+/// A GET request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ask<'a> {
     pub(super) url: &'a Url,
     pub(super) accept: &'static str,
     /// For the origin of `url`. It must be marked as sensitive.
     pub(super) authorization: Option<&'a HeaderValue>,
-    /// Whether the answer of another time will do.
+    /// Makes the request conditional: an unchanged previous answer will do.
     pub(super) unless: Option<&'a Validators>,
     pub(super) limit: Limit,
     pub(super) redirects: Redirects,
     pub(super) request: &'a Request,
 }
 
-/// Something for the host, which goes nowhere else: redirects are not followed.
+/// A request that writes something. Redirects are not followed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parcel<'a> {
     pub(super) method: &'a Method,
@@ -62,33 +62,33 @@ pub(super) struct Parcel<'a> {
     pub(super) request: &'a Request,
 }
 
-/// Bytes to send.
+/// Content to send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'a> {
     pub(super) media_type: &'a str,
     pub(super) bytes: &'a Arc<[u8]>,
 }
 
-/// How large an answer may be.
+/// The size limit of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     pub(super) bytes: u64,
-    /// What is asked for, with its article.
+    /// What is requested, with its article.
     pub(super) what: &'static str,
-    /// What to do about one that is larger.
+    /// The advice when it is larger.
     pub(super) advice: &'static str,
 }
 
 /// Which redirects are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Redirects {
-    /// To any host, but credentials stay behind.
+    /// To any host, but without credentials.
     Anywhere,
-    /// Within the origin that is asked.
+    /// Only within the same origin.
     SameOrigin,
 }
 
-/// The answer to one question.
+/// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -97,7 +97,7 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// By what a host tells whether something has changed since it was last asked.
+/// What a host needs to tell whether something has changed since the last request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Validators {
     etag: Option<HeaderValue>,
@@ -105,7 +105,7 @@ pub(super) struct Validators {
 }
 
 impl Http {
-    /// Connections for the host of `url`, which alone gets to see our certificate.
+    /// Clients for the host of `url`; only this host gets our certificate.
     pub(super) fn new(
         url: &Url,
         trust: &Trust,
@@ -115,7 +115,7 @@ impl Http {
         Self::silent_for(READ_TIMEOUT, url, trust, insecure_skip_verify, limits)
     }
 
-    /// The same for one who sends: a host may be silent for as long as that takes.
+    /// The same for uploads: a host may be silent for as long as an upload takes.
     pub(super) fn for_sending(
         url: &Url,
         trust: &Trust,
@@ -137,7 +137,8 @@ impl Http {
                 let made = client(url, trust, insecure_skip_verify, shows_certificate, roots);
                 made.read_timeout(silence).build()
             };
-            // An image may have no certificates, and plain HTTP needs none. A redirect to TLS then fails on its own.
+            // An image may have no CA certificates, and plain HTTP needs none. A redirect to TLS then fails by
+            // itself.
             let made = match made(Roots::Machine) {
                 Err(_) if url.scheme() == "http" => made(Roots::Given),
                 made => made,
@@ -161,21 +162,21 @@ impl Http {
         })
     }
 
-    /// Tells somebody how far bodies are.
+    /// Reports the progress of bodies to a watcher.
     pub(super) fn watched_by(self, watcher: Option<Watcher>) -> Self {
         Self { watcher, ..self }
     }
 
-    /// Asks once, following redirects, and reads the body of an answer of status 200.
+    /// Sends the request, following redirects, and reads the body of an answer of status 200.
     ///
-    /// An answer of status 401 is from the origin of the URL: only that may ask for credentials. Another host to which
-    /// a redirect has led is an error when it does, lest the caller meets its challenge.
+    /// An answer of status 401 is from the origin of the URL: no other host may ask for credentials. A 401 from
+    /// another host, after a redirect, is an error, so that the caller does not answer its challenge.
     pub(super) async fn get(&self, ask: Ask<'_>) -> Result<Answer, Error> {
         let (response, request) = self.follow(ask).await?;
         answer(response, &request, ask.limit, self.watcher).await
     }
 
-    /// Posts a form. Nobody else gets to see it: redirects are not followed.
+    /// Posts a form. Redirects are not followed, so nobody else gets it.
     pub(super) async fn post(
         &self,
         url: &Url,
@@ -192,7 +193,7 @@ impl Http {
         answer(response, request, limit, None).await
     }
 
-    /// Sends something once. Nothing is read of the answer but its head.
+    /// Sends something once. Only the status and headers of the answer are read.
     pub(super) async fn send(&self, parcel: Parcel<'_>) -> Result<Answer, Error> {
         let Parcel {
             method,
@@ -228,7 +229,7 @@ impl Http {
     async fn follow(&self, ask: Ask<'_>) -> Result<(Response, Request), Error> {
         let mut url = ask.url.clone();
         let mut request = ask.request.clone();
-        // Once an origin was left, nobody on the way is trusted with what was meant for it.
+        // Once a redirect has left the origin, credentials are not sent again, not even back to the origin.
         let mut is_trusted = true;
         for _ in 0..=MAX_REDIRECTS {
             let mut headers = HeaderMap::new();
@@ -281,9 +282,9 @@ impl Http {
 /// Which authorities are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Roots {
-    /// Those of this machine, and those that are given.
+    /// Those of this machine and the given ones.
     Machine,
-    /// Those that are given.
+    /// Only the given ones.
     Given,
 }
 
@@ -294,16 +295,16 @@ fn client(
     shows_certificate: bool,
     roots: Roots,
 ) -> ClientBuilder {
-    // Chooses the TLS implementation of the process, unless it has chosen one already; without any, the client would
+    // Selects the TLS implementation of the process, unless one is selected already; without any, the client would
     // panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut client = Client::builder()
         .user_agent(USER_AGENT)
         .connect_timeout(CONNECT_TIMEOUT)
         .tls_danger_accept_invalid_certs(insecure_skip_verify)
-        // HTTP/2 keeps the words of an error alone: what TLS has refused would not be told from a broken connection.
+        // HTTP/2 only keeps the text of an error: a TLS refusal could not be told from a broken connection.
         .http1_only()
-        // Some servers label a .tgz as gzip-encoded; unpacked on the way it would be another file.
+        // Some servers label a .tgz as gzip-encoded; decompressed in transit it would be another file.
         .no_gzip()
         .redirect(reqwest::redirect::Policy::none())
         .referer(false);
@@ -315,17 +316,17 @@ fn client(
     if shows_certificate && let Some(cert) = &trust.client_cert {
         client = client.identity(cert.0.clone());
     }
-    // Proxies are those of the environment, but as in Go never for this machine itself.
+    // Proxies come from the environment, but as in Go they are never used for this machine.
     if is_loopback(url.host_str().unwrap_or_default()) {
         client = client.no_proxy();
     }
     client
 }
 
-/// So many bytes are sent at a time.
+/// Bytes are sent in pieces of this size.
 const CHUNK: usize = 64 * 1024;
 
-/// The bytes as a body that shares them: an upload that is tried again needs them again.
+/// A body that shares the bytes, because a retried upload needs them again.
 fn body(bytes: &Arc<[u8]>, request: &Request, watcher: Option<Watcher>) -> Body {
     let (bytes, request) = (bytes.clone(), request.clone());
     let starts = (0..bytes.len()).step_by(CHUNK);
@@ -338,7 +339,7 @@ fn body(bytes: &Arc<[u8]>, request: &Request, watcher: Option<Watcher>) -> Body 
     })))
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 fn target(url: &Url, response: &Response) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -360,7 +361,7 @@ async fn answer(
         if announced > limit.bytes {
             return Err(request.too_large(limit));
         }
-        // Growing bit by bit, a large index would be there twice at times.
+        // If the buffer grew in steps, a large index would at times be in memory twice.
         body.reserve_exact(usize::try_from(announced).unwrap_or_default());
         while let Some(chunk) = response
             .chunk()
@@ -381,7 +382,7 @@ async fn answer(
 
 fn settled(mut response: Response, body: Vec<u8>, request: &Request) -> Result<Answer, Error> {
     let status = response.status();
-    // Trouble that a redirect led to is told of the host that has it.
+    // A failure after a redirect is reported with the host that failed.
     if !status.is_success() && !matches!(status.as_u16(), 304 | 401 | 404) {
         return Err(request.answered(status.as_u16(), retry_after(response.headers())));
     }
@@ -392,7 +393,7 @@ fn settled(mut response: Response, body: Vec<u8>, request: &Request) -> Result<A
     })
 }
 
-/// How long a host asks to be left alone: seconds, or until a date.
+/// How long a host asks to be left alone: in seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -419,7 +420,7 @@ impl Validators {
     }
 }
 
-/// The host of a URL, with the port where one is given.
+/// The host of a URL, with the port if there is one.
 pub(super) fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -437,8 +438,8 @@ pub(super) fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a host is this machine or can only be a neighbour on its link, such as a cloud's metadata service: what no
-/// registry elsewhere has a reason to name.
+/// Whether a host is this machine, or can only be on the local link, such as a cloud's metadata service: addresses
+/// that a remote registry has no reason to name.
 pub(super) fn is_local(host: &str) -> bool {
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     let address = name.trim_start_matches('[').trim_end_matches(']');
@@ -459,10 +460,10 @@ pub(super) fn is_local(host: &str) -> bool {
     }
 }
 
-/// The one metadata service that has a global form of address.
+/// The only metadata service with a global address.
 const METADATA_SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// User name and password as basic authentication sends them.
+/// User name and password for basic authentication.
 pub(super) fn basic(credentials: &super::Credentials) -> Option<HeaderValue> {
     use base64::Engine as _;
     let pair = format!("{}:{}", credentials.username, credentials.password.expose());
@@ -470,7 +471,7 @@ pub(super) fn basic(credentials: &super::Credentials) -> Option<HeaderValue> {
     sensitive(&format!("Basic {encoded}"))
 }
 
-/// A header that the client neither logs nor compresses.
+/// A header that the client neither logs nor indexes for compression.
 pub(super) fn sensitive(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);

@@ -1,4 +1,4 @@
-//! The `index.yaml` of a chart repository: a chart and a version in, the URL of its archive out; and all that it lists.
+//! Finds a chart's archive in the `index.yaml` of a repository, or reads everything that the index lists.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,11 +27,11 @@ pub(super) struct Entry {
 /// All charts of a repository.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Index {
-    /// Their versions by their names, newest first; of each what people search for.
+    /// The versions of each chart by its name, newest first, with the fields that people search for.
     pub charts: BTreeMap<String, Vec<Metadata>>,
 }
 
-/// What is read about one version of a chart.
+/// The fields that are read of one version of a chart.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Listed {
@@ -52,7 +52,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// The same without what a terminal would take for commands; `None` for what cannot be a chart.
+    /// The same without terminal control characters; `None` if it cannot be a chart.
     fn checked(self) -> Option<(Version, Metadata)> {
         let is_v1 = self.api_version.is_empty();
         let mut metadata = Metadata {
@@ -70,22 +70,23 @@ impl Listed {
     }
 }
 
-/// Text that is no index of a repository.
+/// A text that is not a repository index.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidIndex {
-    /// There is nothing.
+    /// It is empty.
     #[error("empty index.yaml file")]
     Empty,
-    /// It is of another form.
-    #[error("it is no index of charts")]
+    /// It has another form.
+    #[error("it is not a chart index")]
     Form(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It is of no version.
+    /// It has no API version.
     #[error("no API version specified")]
     NoApiVersion,
 }
 
 impl Index {
-    /// Reads an index. Entries that can be of no chart are left out, as by Helm, and so are names with control characters.
+    /// Reads an index. Entries that cannot be charts are left out, as in Helm, and so are names with control
+    /// characters.
     ///
     /// # Errors
     /// [`InvalidIndex`]
@@ -134,7 +135,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Why the index leads nowhere.
+/// Why no archive could be found in the index.
 #[derive(Debug)]
 pub(super) enum Failure {
     Unreadable(Box<dyn std::error::Error + Send + Sync>),
@@ -149,7 +150,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// The same, said of the index at `url`.
+    /// The error for the index at `url`.
     pub(super) fn at(self, url: &Url) -> Error {
         let host = host(url);
         match self {
@@ -187,8 +188,7 @@ pub(super) fn find(index: &[u8], wanted: &Repository) -> Result<Entry, Failure> 
     }
 }
 
-/// The versions of one chart, as they are listed. Indexes grow to tens of megabytes, so nothing is kept of the other
-/// charts in it.
+/// The versions of one chart, in the listed order. Indexes grow to tens of megabytes, so other charts are skipped.
 fn entries(index: &[u8], chart: &str) -> Result<Vec<Entry>, Failure> {
     let is_json = index.trim_ascii_start().starts_with(b"{");
     let found = if is_json {
@@ -204,7 +204,7 @@ fn entries(index: &[u8], chart: &str) -> Result<Vec<Entry>, Failure> {
     })
 }
 
-/// The download bounded the text, and no text has more events than bytes.
+/// The download limited the size of the text, and a text has no more events than bytes.
 fn options(index: &[u8]) -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -222,7 +222,7 @@ fn yaml(index: &[u8], chart: &str) -> Result<Option<Vec<Entry>>, serde_saphyr::E
     })
 }
 
-/// An index, of which the entries of one chart are read.
+/// An index of which only the entries of one chart are read.
 struct Only<'a> {
     chart: &'a str,
 }
@@ -279,7 +279,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
         let mut found = None;
         while let Some(name) = map.next_key::<String>()? {
             if name == self.chart {
-                // As for Helm, an entry that is null is none.
+                // As in Helm, an entry that is null does not count.
                 let entries: Vec<Option<Entry>> = map.next_value()?;
                 found = Some(entries.into_iter().flatten().collect());
             } else {
@@ -302,7 +302,7 @@ impl Entry {
             .ok_or_else(|| unreadable(format!("version {} has no url", self.version)))?;
         let mut url = root
             .join(url)
-            .map_err(|_| unreadable(format!("version {} has a url that is none", self.version)))?;
+            .map_err(|_| unreadable(format!("version {} has an invalid url", self.version)))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(unreadable(format!(
                 "version {} is at a {} url",
@@ -418,7 +418,7 @@ entries:
     #[test]
     fn all_that_an_index_lists_is_read_newest_first() {
         let index = Index::parse(INDEX.as_bytes());
-        // `urls` of another chart are not looked at here either, and a version that is none is left out.
+        // `urls` of other charts are not checked here either, and an invalid version is left out.
         let index = index.unwrap();
         let versions = |chart: &str| -> Vec<&str> {
             let listed = index.charts[chart].iter();
@@ -433,7 +433,7 @@ entries:
         let refused = |text: &str| Index::parse(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(refused(""), "empty index.yaml file");
         assert_eq!(refused("entries: {}"), "no API version specified");
-        assert_eq!(refused("entries: []"), "it is no index of charts");
+        assert_eq!(refused("entries: []"), "it is not a chart index");
         assert_eq!(refused("{\"entries\": {}}"), "no API version specified");
     }
 

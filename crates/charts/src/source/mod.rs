@@ -1,8 +1,8 @@
-//! A chart reference in, the bytes of the chart archive out.
+//! Fetches the archive of a chart by its reference.
 //!
-//! Three forms are understood: an OCI registry (`oci://`), an archive behind a plain URL (`.tgz`), and a chart
-//! repository (`index.yaml`). Whatever the form, a fetch is bounded in size, time and tries, the content is
-//! checked against the digest that the source announces, and credentials go to nobody but the host they are for.
+//! There are three forms: an OCI registry (`oci://`), an archive at a plain URL (`.tgz`), and a chart repository
+//! (`index.yaml`). For all of them, a fetch is limited in size, time and tries, the content is checked against the
+//! digest that the source announces, and credentials are only sent to the host they are for.
 
 mod access;
 mod challenge;
@@ -53,31 +53,31 @@ pub struct Archive {
     pub bytes: Vec<u8>,
     /// `sha256:` and the hex digest of `bytes`: the identity of the chart, whatever tag or URL it came from.
     pub digest: String,
-    /// What the reference led to.
+    /// What the reference resolved to.
     pub resolved: Resolved,
 }
 
-/// What a reference leads to at the moment.
+/// What a reference currently resolves to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The version by which the source lists the chart. An archive behind a plain URL and what is named by a digest
-    /// alone have none.
+    /// The version under which the source lists the chart. An archive at a plain URL and a reference by digest alone
+    /// have none.
     pub version: Option<String>,
-    /// Digest of the archive: what was fetched, or what the source announces.
+    /// Digest of the archive: that of the fetched bytes, or the one that the source announces.
     pub digest: Option<String>,
     /// Digest of the manifest, in a registry.
     pub manifest_digest: Option<String>,
     /// Where it was found, without credentials and query: `oci://host/path:tag` or the URL of the archive.
     pub found_at: String,
-    /// Whose signature was checked: the name and fingerprint of an `OpenPGP` key, or `the cosign key`.
+    /// Whose signature was verified: the name and fingerprint of an `OpenPGP` key, or `the cosign key`.
     pub signed_by: Option<String>,
-    /// The address of the archive, which may hold a signature in its query.
+    /// The address of the archive, which may have a signature in its query.
     archive: Option<Url>,
     validators: Option<Validators>,
 }
 
 impl Resolved {
-    /// What Helm calls the archive: `web-1.2.3.tgz`.
+    /// Helm's name for the archive: `web-1.2.3.tgz`.
     pub fn file_name(&self) -> String {
         reference::file_name(&self.found_at)
     }
@@ -95,23 +95,23 @@ impl fmt::Debug for Resolved {
     }
 }
 
-/// What became of a fetch by one who may have the chart already.
+/// The result of a fetch by a caller that may already have the chart.
 #[derive(Debug)]
 pub enum Fetched<T> {
-    /// The source has what the caller has.
+    /// The source has the chart that the caller already has.
     Known(Resolved, T),
-    /// Something else.
+    /// The source has another chart.
     Archive(Archive),
 }
 
-/// How much a fetch may cost.
+/// Limits of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes that one download may have.
+    /// The most bytes of one download.
     pub bytes: u64,
-    /// Longest time that a fetch may take, all tries and pauses included.
+    /// The longest time of a fetch, including all tries and pauses.
     pub time: Duration,
-    /// How often a request that fails for a passing reason is made in all.
+    /// How often a request that fails for a transient reason is tried in total.
     pub tries: u32,
     /// The pause after the first failure; it doubles with each further one, up to eight times this.
     pub pause: Duration,
@@ -134,7 +134,7 @@ impl Limits {
         Limit {
             bytes: self.bytes,
             what: "an archive",
-            advice: "take out of the chart what is no part of it, and publish it again",
+            advice: "remove from the chart what does not belong to it, and publish it again",
         }
     }
 
@@ -149,12 +149,12 @@ impl Limits {
 
 /// Fetches the archive of a chart.
 ///
-/// Credentials are sent to the host of the reference (and to the token service it names, as the registry
-/// protocol has it) and dropped when a redirect or an index leads to another host, port or scheme.
+/// Credentials are sent to the host of the reference (and to the token service it names, according to the registry
+/// protocol) and dropped when a redirect or an index leads to another host, port or scheme.
 ///
 /// # Errors
-/// [`Error`] names host, path and status and says what to do. Failures that pass by themselves were already tried
-/// again within `limits`.
+/// [`Error`] names host, path and status and says what to do. Transient failures have already been retried within
+/// `limits`.
 pub async fn fetch(chart: &ChartRef, access: &Access, limits: Limits) -> Result<Archive, Error> {
     let nothing = |_: &Resolved| None::<std::convert::Infallible>;
     match fetch_unless_known(chart, access, limits, None, nothing).await? {
@@ -163,11 +163,11 @@ pub async fn fetch(chart: &ChartRef, access: &Access, limits: Limits) -> Result<
     }
 }
 
-/// Fetches the archive of a chart, unless it still is what was found the last time, `previous`, or what `known` has
-/// for what the reference leads to. A signature that is asked for is checked in each of these cases.
+/// Fetches the archive of a chart, unless it is unchanged since the last time, `previous`, or `known` returns
+/// something for what the reference resolves to. A required signature is verified in each of these cases.
 ///
 /// # Errors
-/// As [`fetch`].
+/// Those of [`fetch`].
 pub async fn fetch_unless_known<T>(
     chart: &ChartRef,
     access: &Access,
@@ -203,10 +203,10 @@ pub async fn fetch_unless_known<T>(
     within(chart, limits, fetched).await
 }
 
-/// Fetches the archive of a chart that a repository lists, by an index of it that is here already.
+/// Fetches the archive of a chart that a repository lists, using an index that was already fetched.
 ///
 /// # Errors
-/// As [`fetch`].
+/// Those of [`fetch`].
 pub async fn fetch_listed(
     chart: &ChartRef,
     index: &[u8],
@@ -234,10 +234,10 @@ pub async fn fetch_listed(
     }
 }
 
-/// The index of the repository at this address, as it is: [`Index::parse`] reads it.
+/// The index of the repository at this address, unparsed: [`Index::parse`] reads it.
 ///
 /// # Errors
-/// As [`fetch`].
+/// Those of [`fetch`].
 pub async fn fetch_index(repository: &ChartRef, access: &Access, limits: Limits) -> Result<Vec<u8>, Error> {
     let fetched = async {
         let Location::Repository(place) = repository.location() else {
@@ -252,10 +252,10 @@ pub async fn fetch_index(repository: &ChartRef, access: &Access, limits: Limits)
     within(repository, limits, fetched).await
 }
 
-/// What a reference leads to at the moment. Of an archive behind a plain URL nothing is known before it is fetched.
+/// What a reference currently resolves to. For an archive at a plain URL, this is not known before it is fetched.
 ///
 /// # Errors
-/// As [`fetch`].
+/// Those of [`fetch`].
 pub async fn resolve(chart: &ChartRef, access: &Access, limits: Limits) -> Result<Option<Resolved>, Error> {
     let resolved = async {
         match chart.location() {
@@ -296,7 +296,7 @@ async fn from_registry<T>(
     Ok(Fetched::Archive(Archive::new(bytes, resolved)))
 }
 
-/// Holds what came as a file against pin and signature.
+/// Checks the digest and signature of an archive that was fetched as a file.
 async fn checked<T>(
     source: &repository::Source,
     chart: &ChartRef,
@@ -328,7 +328,7 @@ async fn within<T>(
     })
 }
 
-/// Seconds since 1970, by which keys and signatures expire.
+/// Seconds since 1970, for the expiry of keys and signatures.
 fn now() -> u64 {
     u64::try_from(Timestamp::now().as_second()).unwrap_or_default()
 }

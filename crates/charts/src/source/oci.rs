@@ -1,4 +1,4 @@
-//! Charts in OCI registries, the way Helm pushes them: a manifest whose layer is the archive.
+//! Charts in OCI registries, as Helm pushes them: a manifest whose layer is the archive.
 
 use helm::semver::Version;
 
@@ -11,13 +11,13 @@ use super::registry::{self, Descriptor, Manifest, Registry};
 use super::versions::{self, Wanted};
 use super::{Access, ChartRef, Error, Limits, Resolved, provenance};
 
-/// The layer that Helm writes, and the one that early versions of it wrote.
+/// The layer type that Helm writes, and the one that early versions of it wrote.
 const CHART_LAYERS: [&str; 2] = [
     "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
     "application/tar+gzip",
 ];
 const PROVENANCE_LAYER: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
-/// Most signatures that are looked at.
+/// The most signatures that are checked.
 const MAX_SIGNATURES: usize = 64;
 
 /// A chart in a registry.
@@ -27,13 +27,13 @@ pub(super) struct Source<'a> {
     registry: Registry,
 }
 
-/// The artifact that a reference leads to.
+/// The artifact that a reference resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Artifact {
-    /// `None` when only the blob is left of what a digest names.
+    /// `None` when only the blob with the pinned digest is left.
     manifest: Option<Manifest>,
     layer: Descriptor,
-    /// The digest behind the tag, when that is no longer the one that is asked for.
+    /// The current digest of the tag, if it is no longer the pinned one.
     replaced_by: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Finds the tag that is wanted, and what lies behind it now.
+    /// Finds the wanted tag, and its current artifact.
     pub(super) async fn resolve(&self, pinned: Option<&str>) -> Result<(Resolved, Artifact), Error> {
         let (reference, version) = match &self.image.tag {
             Tag::Exact(tag) => (tag.clone(), Some(version(tag))),
@@ -102,8 +102,8 @@ impl<'a> Source<'a> {
         Ok((resolved, artifact))
     }
 
-    /// What the registry still has of a digest whose tag was moved: the manifest, or the archive alone. Exactly that
-    /// was asked for, so it is as good as it was.
+    /// What the registry still has for a pinned digest whose tag was moved: the manifest, or only the archive. It is
+    /// exactly what was requested, so it can be used.
     async fn left(&self, pinned: &str, replaced_by: String, request: &Request) -> Result<Artifact, Error> {
         tracing::warn!(
             host = request.host,
@@ -143,7 +143,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Who signed the chart.
+    /// Verifies who signed the chart.
     pub(super) async fn verify(
         &self,
         resolved: &Resolved,
@@ -152,7 +152,7 @@ impl<'a> Source<'a> {
         now: u64,
     ) -> Result<String, Error> {
         let request = self.request_at(resolved);
-        // Signatures are found by the manifest. Where it is gone, they are as well.
+        // Signatures are found by the manifest. If it is gone, so are they.
         let Some(manifest) = &artifact.manifest else {
             let actual = artifact.replaced_by.as_deref().unwrap_or_default();
             return Err(request.pinned(&artifact.layer.digest, actual));
@@ -184,8 +184,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Looks for a signature by the key where cosign keeps them, until one holds: behind a tag that is made of the
-    /// digest of what was signed, or, as cosign 3 does it, in bundles that refer to it.
+    /// Tries the signatures that cosign stored until one by this key is valid: under a tag made from the digest of
+    /// what was signed, or, with cosign 3, in bundles that refer to it.
     async fn verify_cosign(
         &self,
         digest: &str,
@@ -194,7 +194,7 @@ impl<'a> Source<'a> {
     ) -> Result<(), Error> {
         let tag = format!("{}.sig", digest.replace(':', "-"));
         let tagged = self.registry.manifest(&tag, request).await?;
-        let mut refused = tagged.is_some().then(|| "none is of cosign's form".to_owned());
+        let mut refused = tagged.is_some().then(|| "none has cosign's format".to_owned());
         for layer in tagged
             .iter()
             .flat_map(|tagged| &tagged.layers)
@@ -230,7 +230,7 @@ impl<'a> Source<'a> {
     async fn bundles(&self, digest: &str, request: &Request) -> Result<Vec<Descriptor>, Error> {
         let referrers = self.registry.referrers(digest, request).await?;
         let mut bundles = Vec::new();
-        // What the list says of their types is optional, so each is asked what its layer is.
+        // Their types in the list are optional, so the layer of each is looked at.
         for referrer in referrers.iter().take(MAX_SIGNATURES) {
             let manifest = self.registry.manifest(&referrer.digest, request).await?;
             let layers = manifest.into_iter().flat_map(|manifest| manifest.layers);
@@ -239,7 +239,7 @@ impl<'a> Source<'a> {
         Ok(bundles)
     }
 
-    /// Lists the tags and takes the wanted one. As for Helm, only tags that are versions to the letter count.
+    /// Lists the tags and picks the wanted one. As in Helm, only tags that are exact versions count.
     async fn choose(&self, wanted: &Wanted) -> Result<String, Error> {
         let mut request = self.request("tags");
         request.path.clone_from(&self.image.repository);
@@ -262,7 +262,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The manifest in an index. Charts know no platform, so an index is accepted when it leaves no choice.
+    /// The manifest in an index. Charts have no platform, so an index is accepted only if it has a single manifest.
     async fn unwrapped(&self, manifest: Manifest, request: &Request) -> Result<Manifest, Error> {
         match manifest.manifests.as_slice() {
             [] => Ok(manifest),
@@ -306,7 +306,7 @@ fn request(image: &Image, reference: &str, authenticated: bool) -> Request {
     }
 }
 
-/// Tags cannot hold the plus sign of build metadata; Helm writes an underscore in its place.
+/// Tags cannot contain the plus sign of build metadata; Helm writes an underscore instead.
 pub(super) fn tag(version: &str) -> String {
     version.replace('+', "_")
 }
@@ -315,7 +315,7 @@ fn version(tag: &str) -> String {
     tag.replace('_', "+")
 }
 
-/// The layer that holds the archive: one of Helm's media types, or the only one there is.
+/// The layer with the archive: one with a media type of Helm, or the only one.
 fn chart_layer(manifest: &Manifest) -> Result<&Descriptor, String> {
     let of_type = |media_type: &str| {
         manifest

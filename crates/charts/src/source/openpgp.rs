@@ -1,11 +1,10 @@
-//! An `OpenPGP` keyring and a clear-signed text in; who signed it, and what, out (RFC 4880 and RFC 9580, verification
-//! only).
+//! Verifies who signed a clear-signed text, with an `OpenPGP` keyring (RFC 4880 and RFC 9580, verification only).
 //!
-//! Helm's provenance files need no more of `OpenPGP` than this: keys and signatures of version 4, RSA, Ed25519
-//! and ECDSA, SHA-2. The library for all of it (`pgp`) brings more than ninety crates, most of them a second, older generation of
-//! the ciphers and hashes that are here already, and leaves expiry, revocation and key flags to its caller as well.
-//! The arithmetic is ring's, but for ECDSA: `helm package --sign` hashes with SHA-512 whatever the curve, a pair that ring
-//! does not have.
+//! Helm's provenance files need no more of `OpenPGP` than this: keys and signatures of version 4, RSA, Ed25519 and
+//! ECDSA, SHA-2. The library for all of it (`pgp`) brings more than ninety crates, most of them an older generation
+//! of ciphers and hashes that we already have, and leaves expiry, revocation and key flags to its caller as well. The
+//! arithmetic is ring's, except for ECDSA: `helm package --sign` hashes with SHA-512 for every curve, a combination
+//! that ring does not have.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,28 +16,28 @@ use ring::digest;
 use ring::signature::{ED25519, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey};
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512};
 
-/// Most signatures of one text that are looked at.
+/// The most signatures of one text that are checked.
 const MAX_SIGNATURES: usize = 16;
 
-/// By how many seconds the clock of a signer may be ahead.
+/// By how many seconds a signer's clock may be ahead.
 const CLOCKS_DIFFER: u64 = 3600;
 
-/// Keys whose signatures count.
+/// Keys whose signatures are accepted.
 #[derive(Debug, Clone)]
 pub(super) struct Keys(Vec<Certificate>);
 
-/// A key with its subkeys and the name that it certifies for itself.
+/// A key with its subkeys and its self-certified name.
 #[derive(Debug, Clone)]
 struct Certificate {
     user: String,
-    /// Those that may sign, the primary key among them.
+    /// The keys that may sign, including the primary key.
     signers: Vec<Signer>,
 }
 
 #[derive(Debug, Clone)]
 struct Signer {
     key: PublicKey,
-    /// Second at which the key ends.
+    /// When the key expires, in seconds.
     expires: Option<u64>,
 }
 
@@ -55,13 +54,13 @@ pub(super) struct Signed {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
     #[error(
-        "no OpenPGP key that can sign is in it: expected is what gpg --export prints, with keys of RSA, \
+        "it contains no OpenPGP key that can sign: expected the output of gpg --export, with keys of RSA, \
          Ed25519, or ECDSA on the curves P-256 and P-384"
     )]
     NoKeys,
-    #[error("it is cut off or damaged: export the keys again")]
+    #[error("it is truncated or damaged: export the keys again")]
     Damaged,
-    #[error("it is no clear-signed text")]
+    #[error("it is not a clear-signed text")]
     NotSigned,
     #[error("the signature is malformed")]
     Malformed,
@@ -70,11 +69,11 @@ pub(super) enum Error {
          SHA-384 or SHA-512 is"
     )]
     Kind,
-    #[error("no key of the keyring made it; it is by key {key}")]
+    #[error("no key of the keyring made it; it was made by key {key}")]
     UnknownKey { key: String },
     #[error("the key of {by} has expired")]
     KeyExpired { by: String },
-    #[error("the key of {by} was made after it")]
+    #[error("the key of {by} was created after it")]
     KeyNewer { by: String },
     #[error("it has expired")]
     Expired,
@@ -85,8 +84,8 @@ pub(super) enum Error {
 }
 
 impl Keys {
-    /// Reads what `gpg --export` prints, armored or not. Keys that are revoked, of another kind, or not certified by
-    /// themselves are left out. What is said of one key in several places counts together.
+    /// Reads the output of `gpg --export`, armored or not. Keys that are revoked, of another kind, or not
+    /// self-certified are left out. Statements about one key in several places are combined.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let blocks = blocks(bytes)?;
         let mut exported = Vec::new();
@@ -100,7 +99,7 @@ impl Keys {
         Ok(Self(found))
     }
 
-    /// The text of a clear-signed message, provided that one of the keys signed it and is valid at `now`, in seconds.
+    /// The text of a clear-signed message, if one of the keys signed it and is valid at `now`, in seconds.
     pub(super) fn verify(&self, message: &str, now: u64) -> Result<Signed, Error> {
         let (text, signature) = clear_signed(message).ok_or(Error::NotSigned)?;
         let packets = dearmored(signature).ok_or(Error::Malformed)?;
@@ -122,7 +121,7 @@ impl Keys {
 
     fn check(&self, packet: &[u8], text: &str, now: u64) -> Result<String, Error> {
         let signature = Signature::parse(packet).ok_or(Error::Kind)?;
-        // Clear-signed texts are hashed in their canonical form, whichever of the two kinds is announced.
+        // Clear-signed texts are hashed in their canonical form, for both announced kinds.
         if !matches!(signature.kind, 0x00 | 0x01) {
             return Err(Error::Kind);
         }
@@ -163,12 +162,12 @@ fn has_ended(end: Option<u64>, now: u64) -> bool {
     end.is_some_and(|end| end <= now)
 }
 
-/// The first of these moments.
+/// The earliest of these times.
 fn earliest(ends: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     ends.into_iter().flatten().min()
 }
 
-/// A key as it was exported: what it is made of, and what is said of it.
+/// An exported key, with the signatures about it.
 struct Exported<'a> {
     key: &'a [u8],
     /// Signatures about the key itself.
@@ -183,13 +182,12 @@ struct Subject<'a> {
     about: Vec<&'a [u8]>,
 }
 
-/// Adds the keys of a block to those that were found before. A revocation is worth as much in another copy of the
-/// key.
+/// Adds the keys of a block to those found before. A revocation counts even if it is in another copy of the key.
 fn gather<'a>(bytes: &'a [u8], found: &mut Vec<Exported<'a>>) -> Result<(), Error> {
     let mut key = None;
     let mut subject = None;
     for (position, packet) in Packets(bytes).enumerate() {
-        // Behind what cannot be read there may be a revocation.
+        // A revocation may follow what cannot be read.
         let unread = if position == 0 {
             Error::NoKeys
         } else {
@@ -222,16 +220,16 @@ fn gather<'a>(bytes: &'a [u8], found: &mut Vec<Exported<'a>>) -> Result<(), Erro
                 Some(subject) => found[key].subjects[subject].about.push(body),
                 None => found[key].own.push(body),
             },
-            // Secret keys are for those who sign; what follows is about them.
+            // Secret keys are for signing; the packets that follow are about them.
             (5 | 7, _) => key = None,
-            // Notes of a program to itself, and what is said of nothing that is known.
+            // Private notes of a program, and statements about something unknown.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Where such an element is, which is put there if there is none.
+/// The index of the matching element, which is added if there is none.
 fn position_of<T>(all: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
     all.iter().position(is_it).unwrap_or_else(|| {
         all.push(make());
@@ -245,7 +243,7 @@ fn framed(key: &[u8]) -> Vec<u8> {
     [&[0x99], &length[..], key].concat()
 }
 
-/// What a key, its names and its subkeys say about themselves.
+/// The statements of a key, its names and its subkeys about themselves.
 fn certificate(exported: &Exported<'_>) -> Option<Certificate> {
     let primary = Primary {
         key: PublicKey::parse(exported.key)?,
@@ -263,8 +261,8 @@ fn certificate(exported: &Exported<'_>) -> Option<Certificate> {
             _ => {}
         }
     }
-    // The newest certification speaks for the primary key, and so does what it says of itself without a name. Of two
-    // answers the stricter one counts, and no subkey outlives the key.
+    // The newest certification defines the primary key's properties, together with its direct signature, which has no
+    // name. If the two differ, the stricter one applies, and no subkey outlives the key.
     let (user, newest) = names.into_iter().max_by_key(|(_, signature)| signature.created)?;
     let direct = primary.newest(&exported.own, &[], |kind| kind == 0x1f);
     let said = || std::iter::once(&newest).chain(&direct);
@@ -281,7 +279,7 @@ fn certificate(exported: &Exported<'_>) -> Option<Certificate> {
     (!signers.is_empty()).then_some(Certificate { user, signers })
 }
 
-/// What a signature of any form says to be for.
+/// The kind of a signature of any version.
 fn kind_of(signature: &[u8]) -> Option<u8> {
     match signature {
         [3, _, kind, ..] | [_, kind, ..] => Some(*kind),
@@ -289,7 +287,7 @@ fn kind_of(signature: &[u8]) -> Option<u8> {
     }
 }
 
-/// A primary key, and the form in which it is signed.
+/// A primary key, and the form in which it is hashed.
 struct Primary {
     key: PublicKey,
     frame: Vec<u8>,
@@ -311,9 +309,9 @@ impl Primary {
             .max_by_key(|signature| signature.created)
     }
 
-    /// True when there is a revocation of this kind, no older than `since`. One that cannot be checked, for it is of an
-    /// old form or by somebody else whom the key may have named, counts as well: only one that is seen to be wrong
-    /// does not.
+    /// True when there is a revocation of this kind, no older than `since`. One that cannot be verified, because it
+    /// has an old version or is by somebody else whom the key may have named, counts as well: only one that is
+    /// provably invalid does not.
     fn has_revoked(&self, kind: u8, about: &[&[u8]], more: &[&[u8]], since: u64) -> bool {
         let mut revocations = about.iter().filter(|packet| kind_of(packet) == Some(kind));
         revocations.any(|packet| match Signature::parse(packet) {
@@ -324,7 +322,7 @@ impl Primary {
         })
     }
 
-    /// A name, with the newest signature by which the key certifies it for itself, unless that was taken back.
+    /// A name, with the newest self-certification, unless that was revoked.
     fn certification(&self, name: &[u8], about: &[&[u8]]) -> Option<(String, Signature)> {
         let length = u32::try_from(name.len()).ok()?.to_be_bytes();
         let signed = [&[0xb4][..], &length, name];
@@ -368,10 +366,10 @@ enum Material {
 
 impl PublicKey {
     fn parse(body: &[u8]) -> Option<Self> {
-        /// `1.2.840.10045.3.1.7` and `1.3.132.0.34`, each with its length in front.
+        /// `1.2.840.10045.3.1.7` and `1.3.132.0.34`, each prefixed with its length.
         const P256_CURVE: [u8; 9] = [8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
         const P384_CURVE: [u8; 6] = [5, 0x2b, 0x81, 0x04, 0x00, 0x22];
-        /// `1.3.6.1.4.1.11591.15.1`, with its length in front.
+        /// `1.3.6.1.4.1.11591.15.1`, prefixed with its length.
         const ED25519_CURVE: [u8; 10] = [9, 0x2b, 0x06, 0x01, 0x04, 0x01, 0xda, 0x47, 0x0f, 0x01];
         let (&[4, created @ .., algorithm], material) = body.split_first_chunk::<6>()? else {
             return None;
@@ -415,7 +413,7 @@ impl PublicKey {
 struct Signature {
     kind: u8,
     hash: Hash,
-    /// What is hashed behind the content.
+    /// What is hashed after the content.
     trailer: Vec<u8>,
     created: u64,
     lifetime: Option<u64>,
@@ -423,24 +421,25 @@ struct Signature {
     flags: Option<u8>,
     /// Fingerprint, or its last eight bytes.
     issuers: Vec<Vec<u8>>,
-    /// Signatures within, which hold no further ones.
+    /// Embedded signatures; their own embedded signatures are ignored.
     embedded: Vec<Signature>,
     value: Numbers,
 }
 
-/// What a signature is made of.
+/// The numbers of a signature.
 #[derive(Debug, Clone)]
 enum Numbers {
     One(Vec<u8>),
-    /// Without zeros in front.
+    /// Without leading zeros.
     Two(Vec<u8>, Vec<u8>),
 }
 
-/// Where a signature stands.
+/// The position of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Packet,
-    /// In another one. Those within it are not looked at: a chain of them would be as deep as its sender likes.
+    /// Inside another signature. Signatures embedded in these are ignored: otherwise a sender could nest them
+    /// arbitrarily deep.
     Embedded,
 }
 
@@ -452,7 +451,7 @@ enum Hash {
 }
 
 impl Signature {
-    /// `None` for other versions, kinds of keys and hashes, and when something critical in it is not understood.
+    /// `None` for other versions, kinds of keys and hashes, and when a critical subpacket is not understood.
     fn parse(body: &[u8]) -> Option<Self> {
         Self::parse_as(body, Place::Packet)
     }
@@ -493,7 +492,7 @@ impl Signature {
         (signature.created > 0).then_some(signature)
     }
 
-    /// Reads the subpackets. Of those that are not signed, only hints are used and what proves itself.
+    /// Reads the subpackets. Of the unsigned ones, only hints and self-proving ones are used.
     fn read(&mut self, mut bytes: &[u8], is_hashed: bool, place: Place) -> Option<()> {
         while !bytes.is_empty() {
             let (length, rest) = length(bytes)?;
@@ -510,7 +509,7 @@ impl Signature {
                 32 if place == Place::Packet => {
                     self.embedded.extend(Self::parse_as(content, Place::Embedded));
                 }
-                // What only advises: preferences, features, names of servers and reasons.
+                // Only advisory: preferences, features, names of servers and reasons.
                 4 | 7 | 11 | 21..=26 | 28..=30 | 34 | 39 => {}
                 _ if kind & 0x80 != 0 => return None,
                 _ => {}
@@ -519,12 +518,12 @@ impl Signature {
         Some(())
     }
 
-    /// The second at which the signature itself ends.
+    /// When the signature itself expires, in seconds.
     fn end(&self) -> Option<u64> {
         Some(self.created + self.lifetime?)
     }
 
-    /// The second at which a key ends that this is about.
+    /// When the key that this is about expires, in seconds.
     fn end_of(&self, key: &PublicKey) -> Option<u64> {
         Some(key.created + self.key_lifetime?)
     }
@@ -544,7 +543,8 @@ impl Signature {
         longest.map_or_else(|| "without a name".to_owned(), |issuer| hex(issuer))
     }
 
-    /// A subkey that signs has to say itself that it belongs to the primary key; else anybody's could be claimed.
+    /// A signing subkey has to confirm that it belongs to the primary key; otherwise anybody's key could be claimed
+    /// as a subkey.
     fn is_answered_by(&self, key: &PublicKey, parts: &[&[u8]]) -> bool {
         self.embedded
             .iter()
@@ -608,7 +608,7 @@ impl Hash {
 }
 
 impl Numbers {
-    /// What a signature by this algorithm is made of.
+    /// The numbers of a signature by this algorithm.
     fn of(algorithm: u8, material: &[u8]) -> Option<Self> {
         match algorithm {
             1 | 3 => Some(Self::One(integer(material)?.0.to_vec())),
@@ -625,7 +625,7 @@ impl Numbers {
         }
     }
 
-    /// A single number as so many bytes.
+    /// A single number as `size` bytes.
     fn one(&self, size: usize) -> Option<Vec<u8>> {
         match self {
             Self::One(number) => padded(number, size),
@@ -633,7 +633,7 @@ impl Numbers {
         }
     }
 
-    /// Two numbers as so many bytes each.
+    /// Two numbers as `size` bytes each.
     fn two(&self, size: usize) -> Option<Vec<u8>> {
         match self {
             Self::One(_) => None,
@@ -642,20 +642,20 @@ impl Numbers {
     }
 }
 
-/// A number with zeros in front.
+/// A number with leading zeros.
 fn padded(number: &[u8], size: usize) -> Option<Vec<u8>> {
     let missing = size.checked_sub(number.len())?;
     Some([vec![0; missing].as_slice(), number].concat())
 }
 
-/// A number, by its length in bits and without zeros in front.
+/// A number, prefixed with its length in bits and without leading zeros.
 fn integer(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&[high, low], rest) = bytes.split_first_chunk()?;
     let length = usize::from(u16::from_be_bytes([high, low])).div_ceil(8);
     (rest.len() >= length).then(|| rest.split_at(length))
 }
 
-/// A length of a subpacket or of a packet in the new format, and what stands behind it.
+/// A length of a subpacket or of a packet in the new format, and the rest.
 fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     match *bytes {
         [one @ 0..=191, ref rest @ ..] => Some((usize::from(one), rest)),
@@ -667,7 +667,7 @@ fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     }
 }
 
-/// The packets of a block: kind and content. `None` ends what cannot be read.
+/// The packets of a block: kind and content. `None` means that the rest cannot be read.
 struct Packets<'a>(&'a [u8]);
 
 impl<'a> Iterator for Packets<'a> {
@@ -688,7 +688,7 @@ type Packet<'a> = (u8, &'a [u8]);
 fn packet(bytes: &[u8]) -> Option<(Packet<'_>, &[u8])> {
     let (&head, rest) = bytes.split_first()?;
     let (tag, (length, rest)) = match head {
-        // Keys and signatures are never sent in parts, which are lengths of 224 to 254 here.
+        // Keys and signatures are never sent in parts, which have lengths of 224 to 254 here.
         0xc0.. if matches!(rest.first(), Some(224..=254)) => return None,
         0xc0.. => (head & 0x3f, length(rest)?),
         0x80.. => {
@@ -723,10 +723,10 @@ fn blocks(bytes: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Error> {
         .collect()
 }
 
-/// The bytes of an armored block, from behind its first line.
+/// The bytes of an armored block, starting after its first line.
 fn dearmored(block: &str) -> Option<Vec<u8>> {
     let lines = block.lines().map(str::trim_end);
-    // Headers end at an empty line; the checksum at the end protects against typing only.
+    // Headers end at an empty line; the checksum at the end only protects against typing errors.
     let body: String = lines
         .skip_while(|line| !line.is_empty())
         .skip(1)
@@ -744,7 +744,7 @@ fn clear_signed(message: &str) -> Option<(String, &str)> {
     let (text, signature) = message.split_once("\n-----BEGIN PGP SIGNATURE-----")?;
     // Unlike `lines`, this keeps an empty line at the end, which is signed as well.
     let mut lines = text.split('\n').skip(1);
-    // The headers name hashes, which the signature does as well. Others would be read as if they were signed.
+    // The headers name hashes, as the signature does. Other headers would look as if they were signed.
     let end = lines.find(|line| !line.starts_with("Hash: "))?;
     if !end.trim_end().is_empty() {
         return None;
@@ -777,7 +777,7 @@ mod tests {
 
     use super::*;
 
-    /// When the verdicts were printed.
+    /// When the verdicts were made.
     const NOW: u64 = 1_795_300_000;
 
     fn folder() -> PathBuf {
@@ -800,7 +800,7 @@ mod tests {
         }
     }
 
-    /// What gpg and Helm say is in `verdicts`; what we say is here, and no looser than both.
+    /// `verdicts` has the results of gpg and Helm; ours are here, and never more lenient than both.
     #[test]
     fn signatures_are_judged_no_looser_than_gpg_and_helm_do() {
         let ours = "
@@ -830,7 +830,8 @@ mod tests {
             if ours.get(name) != Some(&verdict.as_str()) {
                 let _ = writeln!(differing, "{name} {verdict}");
             }
-            // Frames that only one of them wants otherwise, and a text that two have signed, of whom one is known.
+            // Cases of formatting that only one of them refuses, and a text with two signatures, of which one is by a
+            // known key.
             let is_of_taste = ["cut-off", "no-hash-header", "two-signatures"].contains(&name);
             let both = gpg == "GOODSIG/0" && helm == "ok";
             assert!(verdict != "ok" || both || is_of_taste, "{line}");
@@ -839,7 +840,7 @@ mod tests {
         assert_eq!(verdicts.lines().count(), ours.len());
     }
 
-    /// A subpacket, whose length fits into one byte or into five.
+    /// A subpacket whose length is encoded in one byte or in five.
     fn subpacket(kind: u8, content: &[u8]) -> Vec<u8> {
         let length = u32::try_from(content.len() + 1).unwrap();
         match u8::try_from(length) {
@@ -872,7 +873,7 @@ mod tests {
         assert!(parsed.embedded[0].embedded.is_empty());
     }
 
-    /// Without its answer, anybody's key could be claimed as one's own subkey.
+    /// Without this confirmation, anybody's key could be claimed as one's own subkey.
     #[test]
     fn a_subkey_counts_only_with_its_own_answer() {
         let (keys, text) = (read("subkey.keys"), read("subkey.prov"));
@@ -883,7 +884,7 @@ mod tests {
             .or_else(|| keys.windows(3).rposition(|bytes| bytes == [4, 0x19, 22]))
             .unwrap();
         let mut broken = keys.clone();
-        // The kind of the signature within: no answer any more.
+        // The kind of the embedded signature: it is no longer a confirmation.
         let kind = keys[answer..].iter().position(|byte| *byte == 0x19).unwrap();
         broken[answer + kind] = 0x18;
         assert_eq!(verify(&broken, &text), "NoKeys");
@@ -914,7 +915,7 @@ mod tests {
         for at in 0..keys.len() {
             let mut changed = keys.clone();
             changed[at] ^= 1;
-            // The name is certified, so no other name can come of it.
+            // The name is certified, so no other name can appear.
             if let Ok(found) = Keys::parse(&changed)
                 && let Ok(found) = found.verify(std::str::from_utf8(&text).unwrap(), NOW)
             {

@@ -1,4 +1,4 @@
-//! A chart's folder into its archive (Helm's `pkg/action/package.go` and `pkg/chart/v2/util/save.go`).
+//! Packs a chart's folder into an archive (Helm's `pkg/action/package.go` and `pkg/chart/v2/util/save.go`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,19 +15,19 @@ use serde_json::Value;
 
 use super::folder;
 
-/// What Helm writes into the head of its archives.
+/// What Helm writes into the header of its archives.
 const EXTRA: &[u8] = b"rr\x28\x00aHR0cHM6Ly95b3V0dS5iZS96OVV6MWljandyTQo=";
-/// An unknown system, as Go writes it.
+/// Go's value for an unknown operating system.
 const SYSTEM: u8 = 255;
 
-/// What is not taken from the folder.
+/// Overrides for what is in the folder.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The chart's version, in place of that of `Chart.yaml`.
+    /// The chart's version, instead of that in `Chart.yaml`.
     pub version: Option<String>,
-    /// Likewise.
+    /// The app version, instead of that in `Chart.yaml`.
     pub app_version: Option<String>,
-    /// The time of every file, in seconds since 1970, in place of when it was written.
+    /// The time of every file, in seconds since 1970, instead of its modification time.
     pub time: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ pub enum Error {
     /// It cannot be read.
     #[error(transparent)]
     Folder(#[from] folder::Error),
-    /// It is no chart.
+    /// It is not a chart.
     #[error(transparent)]
     Chart(#[from] chart::Error),
     /// A chart in it cannot be unpacked.
@@ -57,10 +57,10 @@ pub enum Error {
         /// Why.
         source: chart::ArchiveError,
     },
-    /// The version is none.
+    /// The version is invalid.
     #[error(transparent)]
     Version(#[from] semver::Error),
-    /// Charts that it needs are not in it.
+    /// Charts that it depends on are not in it.
     #[error("found in Chart.yaml, but missing in charts/ directory: {}", names.join(", "))]
     Missing {
         /// Their names.
@@ -76,7 +76,7 @@ pub enum Error {
 
 /// Packs the chart in a folder.
 ///
-/// The same folder and options give the same bytes, for as long as its files are not written anew.
+/// The same folder and options give the same bytes as long as the files' modification times do not change.
 ///
 /// # Errors
 /// [`Error`]
@@ -112,10 +112,10 @@ pub fn package(folder: &Path, options: &Options) -> Result<Package, Error> {
     })
 }
 
-/// When the files of an archive were written.
+/// The times of the files in an archive.
 enum Times {
     Fixed(u64),
-    /// As the files in this folder were.
+    /// The modification times of the files in this folder.
     OfFiles(PathBuf),
 }
 
@@ -127,7 +127,7 @@ impl Times {
         }
     }
 
-    /// Those of a chart in `charts/`: a folder, or an archive whose time all of its files have.
+    /// The times for a chart in `charts/`: of a folder's files, or of the archive for all its files.
     fn of_subchart(&self, name: &str, is_archive: bool) -> Self {
         match self {
             Self::Fixed(seconds) => Self::Fixed(*seconds),
@@ -137,11 +137,11 @@ impl Times {
     }
 }
 
-/// When a file was written, in seconds since 1970.
+/// The modification time of a file, in seconds since 1970.
 fn seconds(path: &Path) -> u64 {
     let modified = fs::metadata(path).and_then(|found| found.modified()).ok();
     let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    // As Go writes times into archives.
+    // Rounded as Go does when it writes archives.
     since.map_or(0, |since| {
         since.as_secs() + u64::from(since.subsec_millis() >= 500)
     })
@@ -154,9 +154,9 @@ struct Entry {
     time: u64,
 }
 
-/// The files of an archive, in their order.
+/// The files of an archive, in order.
 struct Gathered {
-    /// The time of all of them.
+    /// The time of all files, if fixed.
     fixed: Option<u64>,
     entries: Vec<Entry>,
 }
@@ -181,7 +181,7 @@ impl Gathered {
             });
         };
         let is_v2 = metadata.api_version == "v2";
-        // What a chart of the first version depends on is in its requirements.yaml.
+        // A chart with API version v1 has its dependencies in requirements.yaml.
         let mut definition = metadata.clone();
         if !is_v2 {
             definition.dependencies = None;
@@ -235,14 +235,14 @@ impl Gathered {
     }
 }
 
-/// When a lock was made, in seconds since 1970.
+/// When a lock was generated, in seconds since 1970.
 fn made(lock: &Value) -> Option<u64> {
     let time: Timestamp = lock["generated"].as_str()?.parse().ok()?;
     let rounded = time.round(Unit::Second).ok()?;
     u64::try_from(rounded.as_second()).ok()
 }
 
-/// The same, as a lock has it.
+/// The same, as written in a lock.
 pub(super) fn generated(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok();
     let time = time.and_then(|seconds| Timestamp::from_second(seconds).ok());
@@ -256,7 +256,7 @@ fn subcharts(files: Vec<File>) -> BTreeMap<String, Vec<File>> {
         let Some(rest) = file.name.strip_prefix("charts/") else {
             continue;
         };
-        // A provenance beside an archive is a file of the chart around it.
+        // A provenance file next to an archive belongs to the surrounding chart.
         if rest.strip_suffix(".prov").is_some() || rest.starts_with(['_', '.']) {
             continue;
         }

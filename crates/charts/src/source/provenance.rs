@@ -8,33 +8,33 @@ use serde::Deserialize;
 use super::http::Limit;
 use super::openpgp::{self, Keys};
 
-/// A provenance file holds a `Chart.yaml` and a signature.
+/// A provenance file contains a `Chart.yaml` and a signature.
 pub(super) const LIMIT: Limit = Limit {
     bytes: 1024 * 1024,
     what: "a provenance file",
     advice: "sign the chart again with helm package --sign",
 };
 
-/// The `OpenPGP` keys whose signature a chart may carry.
+/// The `OpenPGP` keys of which one must have signed a chart.
 #[derive(Debug, Clone)]
 pub struct Keyring(Keys);
 
-/// Bytes without a key that can be used.
+/// Bytes without a usable key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct InvalidKeyring(openpgp::Error);
 
 impl Keyring {
-    /// Reads what `gpg --export` prints, with or without `--armor`.
+    /// Reads the output of `gpg --export`, with or without `--armor`.
     ///
     /// # Errors
-    /// [`InvalidKeyring`] when no key in it can be used.
+    /// [`InvalidKeyring`] when no key in it is usable.
     pub fn parse(bytes: &[u8]) -> Result<Self, InvalidKeyring> {
         Keys::parse(bytes).map(Self).map_err(InvalidKeyring)
     }
 
-    /// Who signed the archive with this `digest`, in a provenance file that was read at `now`, in seconds. With
-    /// `file`, the provenance must name the archive so.
+    /// Verifies who signed the archive with this `digest`, according to a provenance file read at `now`, in seconds.
+    /// With `file`, the provenance must give the archive this name.
     pub(super) fn verify(
         &self,
         provenance: &[u8],
@@ -42,7 +42,7 @@ impl Keyring {
         digest: &str,
         now: u64,
     ) -> Result<String, String> {
-        let provenance = std::str::from_utf8(provenance).map_err(|_| "it is no text".to_owned())?;
+        let provenance = std::str::from_utf8(provenance).map_err(|_| "it is not text".to_owned())?;
         let signed = self
             .0
             .verify(provenance, now)
@@ -120,11 +120,11 @@ mod tests {
         let refused = |provenance: &str| verify("keyring.gpg", provenance).unwrap_err();
         assert_eq!(
             refused("other.prov"),
-            "no key of the keyring made it; it is by key F454CE547228001049A61378E2B5D4D9C11241FE"
+            "no key of the keyring made it; it was made by key F454CE547228001049A61378E2B5D4D9C11241FE"
         );
         assert_eq!(
             refused("gone.prov"),
-            "no key of the keyring made it; it is by key 5C0E96A2D28F3B8D57F7DE329DFF1C511088047A"
+            "no key of the keyring made it; it was made by key 5C0E96A2D28F3B8D57F7DE329DFF1C511088047A"
         );
         assert_eq!(
             refused("short.prov"),
@@ -134,8 +134,8 @@ mod tests {
             refused("sha1.prov"),
             "the signature is of a kind that is not accepted: RSA, Ed25519, or ECDSA on the curves P-256 and P-384, with SHA-256, SHA-384 or SHA-512 is"
         );
-        assert_eq!(refused("payload.json"), "it is no clear-signed text");
-        assert_eq!(refused("keyring.gpg"), "it is no text");
+        assert_eq!(refused("payload.json"), "it is not a clear-signed text");
+        assert_eq!(refused("keyring.gpg"), "it is not text");
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
             verify(&broken, Some(FILE), DIGEST).unwrap_err(),
             "the signature is malformed"
         );
-        // Line ends and blanks at the end of lines do not count, as OpenPGP has it.
+        // Line ends and trailing blanks do not count, as defined by OpenPGP.
         assert!(verify(&text.replace('\n', "\r\n"), Some(FILE), DIGEST).is_ok());
         assert!(verify(&text.replace("name: web\n", "name: web \t\n"), Some(FILE), DIGEST).is_ok());
     }
@@ -198,7 +198,7 @@ mod tests {
         ] {
             assert!(Keyring::parse(bytes).is_err(), "{bytes:?}");
         }
-        // Whatever is cut off or flipped, nothing worse comes of it.
+        // Truncated or with flipped bits, it causes no panic.
         let whole = read("keyring.gpg");
         for end in (0..whole.len()).step_by(13) {
             let _ = Keyring::parse(&whole[..end]);

@@ -1,4 +1,4 @@
-//! Artifacts into a registry, and logins tried at one.
+//! Pushes artifacts to a registry, and checks logins.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::http::{Content, Http};
 use super::registry::{self, Registry};
 use super::{Access, Credentials, Error, Limits, Trust};
 
-/// A registry, and how it is spoken to.
+/// A registry, and how to connect to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     name: String,
@@ -19,10 +19,10 @@ pub struct Host {
     insecure_skip_verify: bool,
 }
 
-/// Text that is no host.
+/// A text that is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{given:?} is no registry: expected is its host, with a port where it needs one, as in registry.example.com:5000"
+    "{given:?} is not a registry: expected its host, with a port where it needs one, as in registry.example.com:5000"
 )]
 pub struct InvalidHost {
     given: String,
@@ -43,15 +43,15 @@ impl Host {
     /// Reads a host with or without a port.
     ///
     /// # Errors
-    /// [`InvalidHost`] for anything else, as a URL or a path.
+    /// [`InvalidHost`] for anything else, such as a URL or a path.
     pub fn parse(given: &str) -> Result<Self, InvalidHost> {
-        // What stands before an @ may be a password.
+        // The part before an @ may be a password.
         let invalid = || InvalidHost {
             given: given.rsplit('@').next().unwrap_or_default().to_owned(),
         };
         let url = Url::parse(&format!("https://{given}/")).map_err(|_| invalid())?;
         let host = url.host_str().ok_or_else(invalid)?;
-        // Nothing but the host may be in it: no user, no path, no query.
+        // It must be only a host: no user, no path, no query.
         let is_host = url.path() == "/"
             && url.query().is_none()
             && url.fragment().is_none()
@@ -69,12 +69,12 @@ impl Host {
         })
     }
 
-    /// Speaks HTTP without TLS. A registry on this machine is spoken to that way in any case.
+    /// Uses HTTP without TLS. A registry on this machine is always accessed that way.
     pub fn with_plain_http(self, plain_http: bool) -> Self {
         Self { plain_http, ..self }
     }
 
-    /// Takes any certificate that the host shows.
+    /// Accepts any certificate of the host.
     pub fn with_insecure_skip_verify(self, insecure_skip_verify: bool) -> Self {
         Self {
             insecure_skip_verify,
@@ -105,7 +105,7 @@ impl Host {
     }
 }
 
-/// Tries a login. It is sent to the registry, and to the token service that it names.
+/// Checks a login. It is sent to the registry, and to the token service that it names.
 ///
 /// # Errors
 /// [`Error`] names the host and says what to do.
@@ -122,10 +122,10 @@ pub async fn login(
     within(limits, &request, registry.enter(&request)).await
 }
 
-/// Puts an artifact behind a tag of a repository.
+/// Pushes an artifact under a tag of a repository.
 ///
-/// Blobs that are there already are not sent again. The manifest comes last, so that what the tag leads to is whole.
-/// Everything goes to the registry alone: it may name another address for uploads only on its own host.
+/// Blobs that exist already are not sent again. The manifest is sent last, so that the tag never refers to an
+/// incomplete artifact. Everything is sent to the registry only: an upload address must be on its own host.
 ///
 /// # Errors
 /// [`Error`] names host, repository and status and says what to do.

@@ -1,4 +1,4 @@
-//! What a user writes about a chart's origin, turned into a place to ask.
+//! Parses a user's chart reference into a location.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::oci;
 use super::registry::is_digest;
 use super::versions::Wanted;
 
-/// Where a chart comes from, checked: the `spec.chart` of a definition or the arguments of a command line.
+/// A validated chart reference: the `spec.chart` of a definition or the arguments of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChartRef {
     location: Location,
@@ -20,12 +20,12 @@ pub struct ChartRef {
     insecure_skip_verify: bool,
 }
 
-/// The place that a reference leads to.
+/// The location that a reference names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Location {
     /// An artifact in an OCI registry.
     Oci(Image),
-    /// An archive behind a plain URL.
+    /// An archive at a plain URL.
     Archive(Url),
     /// A chart in a repository with an `index.yaml`.
     Repository(Repository),
@@ -34,11 +34,11 @@ pub(super) enum Location {
 /// An artifact in an OCI registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Image {
-    /// Host, with the port where one was given.
+    /// Host, with the port if one was given.
     pub(super) registry: String,
     pub(super) repository: String,
     pub(super) tag: Tag,
-    /// Whether the host is this machine, where registries speak HTTP without TLS.
+    /// Whether the host is this machine, where registries use HTTP without TLS.
     pub(super) loopback: bool,
 }
 
@@ -49,49 +49,49 @@ pub(super) enum Tag {
     Exact(String),
     /// The one whose tag is the wanted version.
     Choice(Wanted),
-    /// The one whose manifest has this digest. A tag beside it only says what to call it.
+    /// The one whose manifest has this digest. A tag is only used for its name.
     Digest { digest: String, tag: Option<String> },
 }
 
 /// A chart in a repository with an `index.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Repository {
-    /// The folder that holds `index.yaml`; its path ends in a slash.
+    /// The folder with `index.yaml`; its path ends in a slash.
     pub(super) root: Url,
     pub(super) chart: String,
     pub(super) version: Wanted,
 }
 
-/// A chart reference that leads nowhere, and what to write instead.
+/// An invalid chart reference, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRef {
-    /// Not a URL of a kind we fetch.
+    /// It is not a supported kind of URL.
     #[error("chart url {url} is neither oci://host/path, https://host/chart.tgz nor https://host/repository")]
     Url {
         /// What was given.
         url: String,
     },
-    /// A password in a URL ends in logs and events.
-    #[error("chart url at {host} holds a user name or password: give them in credentials instead")]
+    /// A password in a URL would get into logs and events.
+    #[error("chart url at {host} contains a user name or password: give them in credentials instead")]
     CredentialsInUrl {
         /// The host of the URL.
         host: String,
     },
-    /// A registry, but no artifact in it.
+    /// It names a registry, but no artifact in it.
     #[error("chart url {url} names a registry but no chart: append the path, or set repo")]
     NoPath {
         /// What was given.
         url: String,
     },
-    /// An artifact name that no registry can hold.
+    /// An artifact name that is not allowed in a registry.
     #[error(
-        "{repository} is no name in a registry: parts are lower-case letters and digits, joined by one of . _ -, and separated by /"
+        "{repository} is not a valid name in a registry: parts are lower-case letters and digits, joined by one of . _ -, and separated by /"
     )]
     Repository {
         /// URL path and `repo`, joined.
         repository: String,
     },
-    /// Something other than a version.
+    /// It is not a version.
     #[error(
         "{version} is neither a version such as 1.2.3, nor a range such as ^1.2, nor a tag that a registry can hold"
     )]
@@ -109,21 +109,21 @@ pub enum InvalidRef {
         /// What was given as version.
         version: String,
     },
-    /// Something other than a digest.
+    /// It is not a digest.
     #[error("{digest} is not a digest: expected sha256: and 64 lower-case hexadecimal digits")]
     Digest {
         /// What was given.
         digest: String,
     },
-    /// A chart, or a registry.
+    /// It is a chart or a registry, not a repository.
     #[error(
-        "{url} is no repository with an index.yaml: charts at such an address are named by it, and registries by oci://host/path/chart"
+        "{url} is not a repository with an index.yaml: charts at such an address are named by it, and registries by oci://host/path/chart"
     )]
     NoRepository {
         /// What was given.
         url: String,
     },
-    /// A repository, but no chart in it.
+    /// It names a repository, but no chart in it.
     #[error(
         "chart url {url} is a chart repository, but no chart is named: set repo to the name of the chart, or give the url of its .tgz"
     )]
@@ -134,14 +134,14 @@ pub enum InvalidRef {
 }
 
 impl ChartRef {
-    /// Reads the three texts that name a chart.
+    /// Parses the three texts that name a chart.
     ///
-    /// - `oci://host/path`, with `repo` appended to the path; `:tag` and `@sha256:…` may stand behind the path.
-    /// - `http(s)://….tgz` or `.tar.gz`: that archive; `repo` and `version` are not looked at.
+    /// - `oci://host/path`, with `repo` appended to the path; `:tag` and `@sha256:…` may follow the path.
+    /// - `http(s)://….tgz` or `.tar.gz`: that archive; `repo` and `version` are ignored.
     /// - any other `http(s)://…`: a repository with an `index.yaml`; `repo` is the name of the chart.
     ///
-    /// `version` is an exact version, a range by the rules of Helm (`^1.2`, `>=1.19-0 <2`), or nothing or `latest` for
-    /// the newest that is no pre-release. In a registry it may also be a tag that is no version.
+    /// `version` is an exact version, a range by Helm's rules (`^1.2`, `>=1.19-0 <2`), or nothing or `latest` for the
+    /// newest that is not a pre-release. In a registry it may also be a tag that is not a version.
     ///
     /// # Errors
     /// [`InvalidRef`] says what to write instead.
@@ -170,7 +170,7 @@ impl ChartRef {
         })
     }
 
-    /// Reads the address of a repository with an `index.yaml`.
+    /// Parses the address of a repository with an `index.yaml`.
     ///
     /// # Errors
     /// [`InvalidRef`] says what to write instead.
@@ -182,10 +182,10 @@ impl ChartRef {
         }
     }
 
-    /// Takes only what has this digest: the archive, or in a registry its manifest.
+    /// Accepts only content with this digest: the archive, or in a registry its manifest.
     ///
     /// # Errors
-    /// [`InvalidRef`] when it is no digest.
+    /// [`InvalidRef`] when it is not a digest.
     pub fn with_digest(mut self, digest: Option<&str>) -> Result<Self, InvalidRef> {
         let Some(digest) = digest.map(str::trim).filter(|digest| !digest.is_empty()) else {
             return Ok(self);
@@ -199,13 +199,13 @@ impl ChartRef {
         Ok(self)
     }
 
-    /// Speaks HTTP without TLS to the registry. It has no effect on `https://` URLs, and a registry on this machine
-    /// is spoken to that way in any case.
+    /// Uses HTTP without TLS for the registry. It has no effect on `https://` URLs, and a registry on this machine is
+    /// always accessed that way.
     pub fn with_plain_http(self, plain_http: bool) -> Self {
         Self { plain_http, ..self }
     }
 
-    /// Takes any certificate that the host shows.
+    /// Accepts any certificate of the host.
     pub fn with_insecure_skip_verify(self, insecure_skip_verify: bool) -> Self {
         Self {
             insecure_skip_verify,
@@ -217,7 +217,7 @@ impl ChartRef {
         &self.location
     }
 
-    /// What the archive or its manifest must have.
+    /// The digest that the archive or its manifest must have.
     pub(super) fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
@@ -232,7 +232,7 @@ impl ChartRef {
 }
 
 impl fmt::Display for ChartRef {
-    /// The place without query, which may hold a signature.
+    /// The location without query, which may contain a signature.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
             Location::Oci(image) => write!(f, "{image}"),
@@ -273,14 +273,14 @@ impl Image {
         )
     }
 
-    /// What Helm calls the archive of a version.
+    /// Helm's file name for the archive of a version.
     pub(super) fn file(&self, version: &str) -> String {
         let name = self.repository.rsplit('/').next().unwrap_or_default();
         format!("{name}-{version}.tgz")
     }
 }
 
-/// What Helm calls an archive: `web-1.2.3.tgz` of `oci://host/charts/web:1.2.3` and of
+/// Helm's file name for an archive: `web-1.2.3.tgz` for `oci://host/charts/web:1.2.3` and for
 /// `https://host/charts/web-1.2.3.tgz`. A tag has an underscore where the version has a plus sign.
 pub(super) fn file_name(found_at: &str) -> String {
     let name = archive_name(found_at);
@@ -292,14 +292,14 @@ pub(super) fn file_name(found_at: &str) -> String {
     }
 }
 
-/// The last part of a path or URL, with nothing encoded.
+/// The last part of a path or URL, percent-decoded.
 pub(super) fn archive_name(path: &str) -> String {
     let path = percent_decode_str(path).decode_utf8_lossy();
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// A URL as it may be shown: a query often is a signature that gives access, and redirects and indexes may lead to
-/// URLs with a password.
+/// A URL for messages: a query is often a signature that gives access, and redirects and indexes may lead to URLs
+/// with a password.
 pub(super) fn without_query(url: &Url) -> String {
     let mut url = url.clone();
     let _ = url.set_username("");
@@ -384,7 +384,7 @@ fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> 
     })
 }
 
-/// As for Helm, a version is taken for a tag without looking at the tags there are; a range chooses among them.
+/// As in Helm, a version is used as a tag without listing the tags; a range is matched against the list.
 fn wanted_tag(version: Option<String>) -> Result<Tag, InvalidRef> {
     let wanted = Wanted::parse(version);
     let Wanted::Given(version) = &wanted else {
@@ -411,7 +411,7 @@ fn repository(
     let chart = repo.ok_or_else(|| InvalidRef::NoChart {
         url: without_query(&root),
     })?;
-    // Users paste the address of the index as well as that of the folder that holds it.
+    // Users paste the address of the index as well as that of its folder.
     let folder = root
         .path()
         .strip_suffix("/index.yaml")
@@ -427,7 +427,7 @@ fn repository(
     })
 }
 
-/// One part of a repository name, as the distribution specification has it.
+/// One part of a repository name, according to the distribution specification.
 fn is_repository_part(part: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     part.starts_with(alphanumeric)

@@ -1,9 +1,8 @@
-//! What is read of an OCI registry, and put into it: manifests, blobs and tags of one repository (the distribution
-//! specification).
+//! Reads and writes manifests, blobs and tags of one repository in an OCI registry (the distribution specification).
 //!
-//! Requests are our own: `oci-client` 0.18 cannot show a client certificate, reads manifests, tokens and error texts of
-//! any length, sends passwords to token services without TLS, and keeps neither the status nor the `Retry-After` of a
-//! refusal. What is needed are five GETs and four more over the HTTP stack that is here anyway.
+//! We do not use `oci-client`: version 0.18 cannot show a client certificate, reads manifests, tokens and error texts
+//! of any length, sends passwords to token services without TLS, and drops the status and the `Retry-After` of a
+//! refusal. All we need are five GETs and four more requests over the HTTP stack that we already have.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,21 +18,21 @@ use super::error::Request;
 use super::http::{self, Answer, Ask, Content, Http, Limit, Parcel, Redirects};
 use super::{Error, Trust, retry};
 
-/// The specification asks registries to take manifests of this size.
+/// The specification requires registries to accept manifests of this size.
 const MANIFEST: Limit = Limit {
     bytes: 4 * 1024 * 1024,
     what: "a manifest",
     advice: "check that the url leads to a chart",
 };
-/// All pages together.
+/// The total of all pages.
 const TAGS: Limit = Limit {
     bytes: 8 * 1024 * 1024,
     what: "a list of tags",
     advice: "ask for an exact version, for which no list is read",
 };
-/// Most pages of tags, each of a thousand.
+/// The most pages of tags, with a thousand tags each.
 const MAX_PAGES: usize = 100;
-/// What a registry says of itself.
+/// A registry's answer to a request for its root.
 const WELCOME: Limit = Limit {
     bytes: 1024 * 1024,
     what: "the answer to a login",
@@ -42,7 +41,7 @@ const WELCOME: Limit = Limit {
 const TOKEN: Limit = Limit {
     bytes: 1024 * 1024,
     what: "the answer of a token service",
-    advice: "tell who runs the registry",
+    advice: "ask the registry's operator",
 };
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
@@ -50,29 +49,29 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// One repository of a registry, or the registry as such.
+/// One repository of a registry, or the registry as a whole.
 #[derive(Debug)]
 pub(super) struct Registry {
     http: Http,
     /// `https://host/v2/repository/`, or `https://host/v2/`.
     root: Url,
     login: Option<Login>,
-    /// `repository:…:pull`, unless the registry asks for something else. Empty for the registry as such.
+    /// `repository:…:pull`, unless the registry asks for something else. Empty for the registry as a whole.
     scope: String,
-    /// What was sent last and did: the answer to a challenge is good for the questions that follow.
+    /// The last header that was accepted: the answer to a challenge is valid for the requests that follow.
     authorization: Mutex<Option<HeaderValue>>,
 }
 
-/// A manifest, and the digest by which it is found again.
+/// A manifest and its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) digest: String,
     pub(super) layers: Vec<Descriptor>,
-    /// Of an index: what it leads to.
+    /// For an index: the manifests that it lists.
     pub(super) manifests: Vec<Descriptor>,
 }
 
-/// What is said about a blob or a manifest.
+/// A reference to a blob or a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Descriptor {
@@ -86,7 +85,7 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// A blob of which nothing but the digest is known.
+    /// A blob of which only the digest is known.
     pub(super) fn of_blob(digest: &str) -> Self {
         Self {
             media_type: String::new(),
@@ -106,24 +105,24 @@ where
 }
 
 impl Registry {
-    /// The repository below `root`, to read of it, for which we log in as `login`.
+    /// The repository below `root`, for reading, with this login.
     pub(super) fn new(http: Http, root: Url, repository: &str, login: Option<Login>) -> Self {
         Self::scoped(http, root, format!("repository:{repository}:pull"), login)
     }
 
-    /// The same, to write to it.
+    /// The same, for writing.
     pub(super) fn to_push(http: Http, root: Url, repository: &str, login: Option<Login>) -> Self {
         Self::scoped(http, root, format!("repository:{repository}:pull,push"), login)
     }
 
-    /// The registry at `root` as such.
+    /// The registry at `root` as a whole.
     pub(super) fn to_enter(http: Http, root: Url, login: Option<Login>) -> Self {
         Self::scoped(http, root, String::new(), login)
     }
 
     fn scoped(http: Http, root: Url, scope: String, login: Option<Login>) -> Self {
         let authorization = match &login {
-            // What needs no challenge is sent at once.
+            // A token that needs no challenge is sent at once.
             Some(Login::Bearer(token)) => http::sensitive(&format!("Bearer {}", token.expose())),
             _ => None,
         };
@@ -141,7 +140,7 @@ impl Registry {
         self.login.is_some()
     }
 
-    /// The manifest with this tag or digest; `None` when there is none.
+    /// The manifest with this tag or digest; `None` if there is none.
     pub(super) async fn manifest(
         &self,
         reference: &str,
@@ -165,7 +164,7 @@ impl Registry {
             .ok_or_else(|| no_registry(request))
     }
 
-    /// The blob that a descriptor names. It has that digest.
+    /// The blob that a descriptor names, with its digest verified.
     pub(super) async fn blob(
         &self,
         blob: &Descriptor,
@@ -189,8 +188,8 @@ impl Registry {
         }
     }
 
-    /// What refers to the manifest with this digest: as the registry says, or, where it keeps no such list, as
-    /// those who put it there have listed it behind a tag.
+    /// The manifests that refer to the one with this digest: as the registry lists them, or, if it has no such list,
+    /// as the clients that pushed them listed them under a tag.
     pub(super) async fn referrers(&self, digest: &str, request: &Request) -> Result<Vec<Descriptor>, Error> {
         let url = self.at(&format!("referrers/{digest}"), request)?;
         if let Some(answer) = self.get(&url, INDEX, MANIFEST, request).await? {
@@ -228,13 +227,13 @@ impl Registry {
         Ok(tags)
     }
 
-    /// Asks whether we are let in.
+    /// Checks whether the login is accepted.
     pub(super) async fn enter(&self, request: &Request) -> Result<(), Error> {
         let welcome = self.get(&self.root, "application/json", WELCOME, request).await?;
         welcome.map(drop).ok_or_else(|| request.answered(404, None))
     }
 
-    /// Puts a blob with this digest into the repository, unless it is there.
+    /// Pushes a blob with this digest to the repository, unless it exists.
     pub(super) async fn put_blob(
         &self,
         bytes: &Arc<[u8]>,
@@ -257,7 +256,7 @@ impl Registry {
         retry::until_settled(self.http.limits, attempt).await.map(drop)
     }
 
-    /// Puts a manifest behind a tag.
+    /// Pushes a manifest under a tag.
     pub(super) async fn put_manifest(
         &self,
         tag: &str,
@@ -285,7 +284,7 @@ impl Registry {
                 Ok(answer) if answer.status == StatusCode::OK => Ok(true),
                 Ok(answer) if answer.status == StatusCode::NOT_FOUND => Ok(false),
                 Ok(answer) => Err(request.answered(answer.status.as_u16(), None)),
-                // It leads to where it keeps the blob.
+                // The registry redirects to where the blob is stored.
                 Err(Error::Answered {
                     status: 301..=308, ..
                 }) => Ok(true),
@@ -295,7 +294,7 @@ impl Registry {
         retry::until_settled(self.http.limits, attempt).await
     }
 
-    /// The answer to something that was taken.
+    /// The answer to a request, if it was accepted.
     async fn send(
         &self,
         method: &Method,
@@ -311,7 +310,7 @@ impl Registry {
         }
     }
 
-    /// Sends something, and once more when we have to say first who we are.
+    /// Sends a request, and repeats it once if authentication is required.
     async fn sent(
         &self,
         method: &Method,
@@ -341,7 +340,7 @@ impl Registry {
         self.root.join(path).map_err(|_| no_registry(request))
     }
 
-    /// The answer of status 200; `None` for 404.
+    /// An answer of status 200; `None` for 404.
     async fn get(
         &self,
         url: &Url,
@@ -362,7 +361,7 @@ impl Registry {
             };
             let mut answer = self.http.get(ask(known.as_ref())).await?;
             if answer.status == StatusCode::UNAUTHORIZED {
-                // Also a token that was good before can have run out.
+                // A token that was valid before may have expired.
                 let authorization = self.answer_challenge(&answer, request).await?;
                 answer = self.http.get(ask(Some(&authorization))).await?;
                 self.keep(authorization);
@@ -412,8 +411,8 @@ impl Registry {
         }
     }
 
-    /// Whether a token service may be asked with the password of this registry. It may be another host, as that of
-    /// Docker Hub is, but none that only this machine reaches.
+    /// Checks whether this registry's password may be sent to a token service. It may be on another host, as for
+    /// Docker Hub, but not at an address that is local to this machine.
     fn check_realm(&self, realm: &Url, request: &Request) -> Result<(), Error> {
         let is_local = |url: &Url| url.host_str().is_none_or(http::is_local);
         let (host, shown) = (request.host.clone(), super::reference::without_query(realm));
@@ -436,7 +435,7 @@ impl Registry {
     ) -> Result<HeaderValue, Error> {
         self.check_realm(realm, request)?;
         let request = Request {
-            missing: "the registry names this token service, but it is not there; tell who runs the registry",
+            missing: "the registry names this token service, but it is not there; ask the registry's operator",
             ..request.redirected_to(realm)
         };
         let url = challenge::token_url(realm, service, scope);
@@ -495,7 +494,7 @@ fn read(text: &[u8], digest: String) -> Option<Manifest> {
     })
 }
 
-/// Where a registry wants a blob: at an address of its own, for it gets our credentials with it.
+/// The upload address for a blob: it has to be on the registry's own host, because it gets our credentials.
 fn upload_target(uploads: &Url, answer: &Answer, digest: &str, request: &Request) -> Result<Url, Error> {
     let location = answer.headers.get(LOCATION).and_then(|text| text.to_str().ok());
     let mut target = location
@@ -512,12 +511,12 @@ fn upload_target(uploads: &Url, answer: &Answer, digest: &str, request: &Request
     Ok(target)
 }
 
-/// Whether somebody has said what TLS is like; registries on this machine speak plain HTTP otherwise.
+/// True when TLS options were given; otherwise registries on this machine use plain HTTP.
 pub(super) fn wants_tls(trust: &Trust, insecure_skip_verify: bool) -> bool {
     insecure_skip_verify || trust.ca_bundle.is_some() || trust.client_cert.is_some()
 }
 
-/// The page that the registry names as the next one; no other host is asked for it.
+/// The next page that the registry names; it must be on the same host.
 fn next_page(url: &Url, answer: &Answer) -> Option<Url> {
     let link = answer.headers.get(LINK)?.to_str().ok()?;
     let (target, relation) = link.strip_prefix('<')?.split_once('>')?;
@@ -527,11 +526,11 @@ fn next_page(url: &Url, answer: &Answer) -> Option<Url> {
     url.join(target).ok().filter(|next| next.origin() == url.origin())
 }
 
-/// The address of a repository in a registry, or of the registry for an empty one.
+/// The address of a repository in a registry; for an empty name, that of the registry.
 pub(super) fn root(host: &str, repository: &str, plain_http: bool) -> Option<Url> {
     let slash = if repository.is_empty() { "" } else { "/" };
     let scheme = if plain_http { "http" } else { "https" };
-    // Docker Hub serves its registry under another name than it is known by.
+    // Docker Hub's registry has another host name than users write.
     let host = match host {
         "docker.io" | "index.docker.io" => "registry-1.docker.io",
         host => host,
@@ -545,7 +544,7 @@ mod tests {
     use super::super::error::Purpose;
     use super::*;
 
-    /// What a registry at `root` is told when it names `realm`.
+    /// The result when a registry at `root` names `realm`.
     fn asked(root: &str, realm: &str) -> Result<(), String> {
         let root = Url::parse(root).unwrap();
         let http = Http::new(&root, &Trust::default(), false, Limits::default()).unwrap();
@@ -583,8 +582,8 @@ mod tests {
         assert_eq!(
             asked(hub, "http://auth.docker.io/token?account=me"),
             Err(
-                "registry-1.docker.io sends those who log in to http://auth.docker.io/token, which is no TLS: refused, \
-                 for a password would be readable on the way; tell who runs the registry to name a token service with \
+                "registry-1.docker.io sends logins to http://auth.docker.io/token, which does not use TLS: refused, \
+                 because the password could be read on the network; ask the registry's operator to name a token service with \
                  https"
                     .to_owned()
             )
@@ -599,7 +598,7 @@ mod tests {
         for (root, realm) in local.map(|realm| (plain, realm)) {
             let refused = asked(root, realm).unwrap_err();
             assert!(
-                refused.contains("an address of this machine or its link only"),
+                refused.contains("an address that is local to this machine"),
                 "{realm}: {refused}"
             );
         }

@@ -1,4 +1,4 @@
-//! Charts behind plain URLs: an archive, or a repository whose `index.yaml` leads to one.
+//! Charts at plain URLs: an archive, or a repository whose `index.yaml` lists one.
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderValue;
@@ -25,7 +25,7 @@ pub(super) struct Source {
     /// The archive, or the root of the repository.
     root: Url,
     authorization: Option<HeaderValue>,
-    /// What to say when an archive is missing.
+    /// The advice for a missing archive.
     missing: &'static str,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Source {
     reason = "there is one for each fetch, and it is taken apart at once"
 )]
 pub(super) enum Found<N, T> {
-    /// What it had before, and what the caller has for that.
+    /// The previous content, and what the caller has for it.
     Same(Resolved, T),
-    /// Something else.
+    /// New content.
     New(N),
 }
 
 impl Source {
-    /// The host of an archive.
+    /// For an archive.
     pub(super) fn of_archive(
         chart: &ChartRef,
         url: &Url,
@@ -52,7 +52,7 @@ impl Source {
         Self::new(chart, url, access, limits, NO_FILE)
     }
 
-    /// The host of a repository.
+    /// For a repository.
     pub(super) fn of_repository(
         chart: &ChartRef,
         repository: &Repository,
@@ -69,7 +69,7 @@ impl Source {
         limits: Limits,
         missing: &'static str,
     ) -> Result<Self, Error> {
-        // Tokens of registries are no logins here.
+        // Registry tokens are not logins here.
         let authorization = match access.login(&host(root), root.path())? {
             Some(Login::Basic(credentials)) => http::basic(&credentials),
             Some(Login::Identity(_) | Login::Bearer(_)) | None => None,
@@ -83,7 +83,7 @@ impl Source {
         })
     }
 
-    /// Finds the wanted version in the index, unless that is still the one of `previous`.
+    /// Finds the wanted version in the index, unless it is still that of `previous`.
     pub(super) async fn resolve<T>(
         &self,
         repository: &Repository,
@@ -142,7 +142,7 @@ impl Source {
         })
     }
 
-    /// The archive that an index lists, with the digest that it announces.
+    /// The archive that an index lists, checked against the digest that it announces.
     pub(super) async fn download(&self, resolved: &Resolved) -> Result<Vec<u8>, Error> {
         let url = resolved.archive.as_ref().unwrap_or(&self.root);
         let request = self.request(url, self.missing);
@@ -156,7 +156,7 @@ impl Source {
         }
     }
 
-    /// The archive itself, unless it is still the one of `previous`.
+    /// The archive itself, unless it is still that of `previous`.
     pub(super) async fn fetch<T>(
         &self,
         previous: Option<(&Resolved, T)>,
@@ -189,7 +189,7 @@ impl Source {
         Ok(Found::New((resolved, answer.body)))
     }
 
-    /// Who signed the archive, by the provenance file beside it.
+    /// Verifies who signed the archive, by the provenance file next to it.
     pub(super) async fn verify(
         &self,
         resolved: &Resolved,
@@ -219,7 +219,7 @@ impl Source {
             .map_err(|reason| named.bad_signature(reason))
     }
 
-    /// What an archive with this digest is to a pin.
+    /// Compares the digest of an archive with the pinned one.
     pub(super) fn check_pin(
         &self,
         resolved: &Resolved,
@@ -246,7 +246,7 @@ impl Source {
         let ask = Ask {
             url,
             accept,
-            // A repository may list archives of any host; only its own is trusted with the credentials.
+            // A repository may list archives on any host; only its own gets the credentials.
             authorization: self.authorization.as_ref().filter(|_| self.is_own(url)),
             unless,
             limit,
@@ -279,7 +279,7 @@ impl Source {
     }
 }
 
-/// `name` below the root of a repository. The query of the root is kept, as Helm keeps it: some need a token there.
+/// `name` below the root of a repository. The query of the root is kept, as in Helm: some need a token there.
 fn sibling(root: &Url, name: &str) -> Url {
     let mut url = root.clone();
     url.set_path(&format!("{}{name}", root.path()));

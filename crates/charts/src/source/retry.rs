@@ -1,9 +1,9 @@
-//! Again, but only where that can help.
+//! Retries requests, but only where that can help.
 
 use super::{Error, Limits};
 
-/// Makes a request until it succeeds, fails for good, or has been made `limits.tries` times. A host that asks to be
-/// left alone is, unless that takes longer than the fetch may.
+/// Repeats a request until it succeeds, fails permanently, or was tried `limits.tries` times. If a host asks to be
+/// left alone, this waits, unless that takes longer than the fetch may.
 pub(super) async fn until_settled<T, Attempt>(
     limits: Limits,
     mut attempt: impl FnMut() -> Attempt,

@@ -1,4 +1,4 @@
-//! The wanted version among those that a source has, by the rules of Masterminds/semver and Helm.
+//! Picks the wanted version from those that a source has, by the rules of Masterminds/semver and Helm.
 
 use std::cmp::Reverse;
 
@@ -7,14 +7,14 @@ use helm::semver::{Constraint, Version};
 /// Which version of a chart is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The newest that is no pre-release.
+    /// The newest that is not a pre-release.
     Newest,
-    /// What is spelled exactly so, else the newest that fits when it is a range.
+    /// The one that is written exactly like this; otherwise the newest that matches it as a range.
     Given(String),
 }
 
 impl Wanted {
-    /// Nothing and `latest` ask for the newest.
+    /// Nothing or `latest` means the newest.
     pub(super) fn parse(version: Option<String>) -> Self {
         match version {
             Some(version) if version != "latest" => Self::Given(version),
@@ -22,7 +22,7 @@ impl Wanted {
         }
     }
 
-    /// The position of the wanted one among `versions`. Pre-releases are found only by a range that names one.
+    /// The index of the wanted one in `versions`. Pre-releases only match a range that names one.
     pub(super) fn choose(&self, versions: &[&str]) -> Option<usize> {
         let constraint = match self {
             Self::Newest => Constraint::parse("*").ok()?,
@@ -33,7 +33,7 @@ impl Wanted {
                 Constraint::parse(text).ok()?
             }
         };
-        // Of equal versions, which differ in metadata only, the first one listed is taken.
+        // Of equal versions, which differ only in metadata, the first one listed is taken.
         parsed(versions)
             .into_iter()
             .filter(|(version, _)| constraint.check(version))
@@ -41,7 +41,7 @@ impl Wanted {
             .map(|(_, position)| position)
     }
 
-    /// As errors name it.
+    /// The text for errors.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Newest => "stable version".to_owned(),
@@ -51,7 +51,7 @@ impl Wanted {
     }
 }
 
-/// A few versions for an error to name, newest first; what is no version stands at the end.
+/// A few versions for an error, newest first; texts that are not versions are last.
 pub(super) fn newest(versions: &[&str]) -> Vec<String> {
     let mut sorted: Vec<_> = versions
         .iter()
@@ -96,7 +96,7 @@ mod tests {
             ("", Some("1.10.0")),
             ("latest", Some("1.10.0")),
             ("1.9.0", Some("1.9.0")),
-            // An exact text wins over the range that it could be, and metadata counts only there.
+            // An exact match has precedence over a range, and metadata only matters there.
             ("1.2", Some("1.2")),
             ("1.10.0+b", Some("1.10.0+b")),
             ("not-a-version", Some("not-a-version")),

@@ -1,4 +1,5 @@
-//! Charts of one process: fetched once, kept by digest, looked up again, used while their source is away.
+//! How one process fetches charts once, keeps them by digest, looks them up again, and uses them while their source
+//! is unreachable.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,7 +46,7 @@ fn spec(url: String, repo: &str) -> ChartSpec {
     }
 }
 
-/// A repository with charts `one` and `two`, both 1.0.0, that answers conditional questions.
+/// A repository with charts `one` and `two`, both 1.0.0, that supports conditional requests.
 fn repository(request: &Request) -> Response {
     let archive = |name: &str| chart(name, "kind: ConfigMap\n");
     match request.uri().path() {
@@ -92,7 +93,7 @@ async fn those_who_ask_at_once_share_one_failure() {
     let all = futures::future::join_all((0..8).map(|_| charts.get(&spec))).await;
     assert!(all.iter().all(Result::is_err));
     assert_eq!(server.asked("index.yaml"), 1);
-    // Who asks later asks again.
+    // A later caller asks again.
     let failure = charts.get(&spec).await.unwrap_err();
     assert!(matches!(failure, Error::Shared(_)) && !failure.is_transient());
     assert_eq!(
@@ -114,7 +115,8 @@ async fn what_has_not_changed_is_not_downloaded_again() {
         assert_eq!(charts.get(&spec).await.unwrap().chart().name(), "one");
     }
     assert_eq!((server.asked("index.yaml"), server.asked(".tgz")), (3, 1));
-    // The same archive found by another reference is downloaded, for it may be another's to read, but not parsed.
+    // The same archive under another reference is downloaded, because the caller may not be allowed to read it there,
+    // but not parsed again.
     let direct = ChartSpec {
         url: server.url("http", "/one.tgz"),
         ..ChartSpec::default()
@@ -177,13 +179,13 @@ async fn a_tag_that_moves_is_followed_unless_a_digest_is_named() {
     let moved = charts.get(&registry.spec(None)).await.unwrap();
     assert_ne!(old.digest, moved.digest);
 
-    // The digests of manifest and archive name the old one, which the registry still has.
+    // The digests of manifest and archive refer to the old one, which the registry still has.
     for named in [&first, &old.digest] {
         let other = self::charts();
         let found = other.get(&registry.spec(Some(named.clone()))).await.unwrap();
         assert_eq!(found.digest, old.digest);
     }
-    // Once it is gone, that is said.
+    // Once it is gone, an error says so.
     {
         let mut artifacts = registry.artifacts.lock().unwrap();
         artifacts.forget(&first);
@@ -220,11 +222,11 @@ async fn a_source_that_is_away_is_done_without_where_that_is_safe() {
         charts.get(&registry.spec(None)).await.unwrap().digest,
         found.digest
     );
-    // What a digest names needs no second look.
+    // A digest need not be looked up again.
     let asked = registry.server.seen().len();
     assert_eq!(charts.get(&pinned).await.unwrap().digest, found.digest);
     assert_eq!(registry.server.seen().len(), asked);
-    // Who is no longer let in gets nothing, and another process has nothing yet.
+    // Without a valid login there is no chart, and another process has nothing cached yet.
     registry.status.store(403, Ordering::SeqCst);
     assert!(charts.get(&registry.spec(None)).await.is_err());
     registry.status.store(503, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Logging in at registries, and whom the login reaches.
+//! Logging in at registries, and which hosts get the login.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ fn docker_config(text: &str) -> Access {
     }
 }
 
-/// A registry whose token service wants to see `who`, by header or in the form.
+/// A registry whose token service requires `who`, in the header or in the form.
 async fn with_token_service(
     who: impl Fn(&Request) -> bool + Send + Sync + 'static,
     challenge: impl Fn(u16) -> String + Send + Sync + 'static,
@@ -59,7 +59,7 @@ async fn a_docker_configuration_logs_in_where_it_names_the_host() {
 
     let elsewhere = docker_config(r#"{"auths": {"127.0.0.1": {"auth": "bWU6czNjcmV0"}}}"#);
     let failure = fetched(&url, "", "1.2.3", &elsewhere).await.unwrap_err();
-    assert!(told(&failure).ends_with("it asks who we are; set credentials or dockerConfigRef"));
+    assert!(told(&failure).ends_with("it requires credentials; set credentials or dockerConfigRef"));
     assert!(
         server
             .seen()
@@ -105,7 +105,7 @@ async fn tokens_of_a_docker_configuration_are_used() {
             .bytes,
         CHART
     );
-    // The token is good for the blob as well.
+    // The token is valid for the blob as well.
     assert_eq!(server.asked("/token"), 1);
 
     let config = format!(
@@ -168,7 +168,7 @@ async fn whoever_a_redirect_leads_to_gets_no_answer_to_its_challenge() {
             "the password was sent where a redirect's target said: {challenge}"
         );
         assert_eq!(storage.seen(), [("/blob".to_owned(), None)], "{challenge}");
-        // Nobody but the registry may ask it for the password either.
+        // No other host may request the password either.
         assert!(
             registry
                 .seen()
@@ -180,8 +180,7 @@ async fn whoever_a_redirect_leads_to_gets_no_answer_to_its_challenge() {
         assert_eq!(
             told(&failure),
             format!(
-                "{} leads from charts/web:1.2.3 to {}, which asks who we are: credentials are for {} alone; tell who runs \
-                 it to lead to an address that needs none, or use the address that has the chart as url",
+                "{} redirects from charts/web:1.2.3 to {}, which requires credentials: ours are only for {}; ask its operator to redirect to an address that needs none, or use the chart's own address as url",
                 registry.host(),
                 storage.url("http", "/blob"),
                 registry.host()
@@ -217,7 +216,7 @@ async fn a_challenge_on_the_way_back_from_another_host_is_not_met() {
         first.seen()
     );
     assert!(
-        told(&failure).contains("which asks who we are"),
+        told(&failure).contains("which requires credentials"),
         "{}",
         told(&failure)
     );
@@ -240,7 +239,7 @@ async fn a_repository_whose_redirect_ends_at_a_host_that_asks_is_named_as_that()
 
 #[tokio::test]
 async fn a_token_service_is_asked_at_its_own_address_only() {
-    // What another host answers would be sent to the registry as a token.
+    // The answer of another host would be sent to the registry as a token.
     let other = Server::answering(|_| r#"{"token":"t0ken"}"#.into_response()).await;
     let target = other.url("http", "/metadata?signature=s3cret");
     let service = Server::answering(move |_| Redirect::temporary(&target).into_response()).await;
@@ -252,8 +251,7 @@ async fn a_token_service_is_asked_at_its_own_address_only() {
     assert_eq!(
         told(&failure),
         format!(
-            "{} leads from /token to {}: a token service is asked at its own address only; tell who runs the registry to \
-             name that address",
+            "{} redirects from /token to {}: a token service is only asked at its own address; ask the registry's operator to name that address",
             service.host(),
             other.url("http", "/metadata")
         )
@@ -273,7 +271,7 @@ async fn the_answer_of_a_token_service_is_bounded() {
     assert_eq!(
         told(&failure),
         format!(
-            "/token from {} is larger than 1048576 bytes, the limit for the answer of a token service: tell who runs the registry",
+            "/token from {} is larger than 1048576 bytes, the limit for the answer of a token service: ask the registry's operator",
             server.host()
         )
     );
@@ -308,7 +306,7 @@ async fn a_token_is_asked_for_again_when_it_has_run_out() {
             *used += 1;
             return format!(r#"{{"token":"t{used}"}}"#).into_response();
         }
-        // Each token is good for one kind of question.
+        // Each token is valid for one kind of request.
         let wanted = if request.uri().path().contains("/blobs/") {
             "Bearer t2"
         } else {
@@ -331,7 +329,7 @@ async fn a_token_is_asked_for_again_when_it_has_run_out() {
 
 #[tokio::test]
 async fn a_host_that_was_left_is_not_trusted_again() {
-    // First → other → first: what was meant for the first host is not sent on the way back either.
+    // First → other → first: credentials for the first host are not sent on the way back either.
     let port = Arc::new(Mutex::new(0));
     let known = Arc::clone(&port);
     let other = Server::answering(move |_| {
@@ -379,7 +377,7 @@ async fn a_redirect_within_the_host_keeps_the_login_and_circles_end() {
     assert_eq!(
         told(&failure),
         format!(
-            "{} leads from /circle.tgz to another address, and so on, more than 10 times: check the url",
+            "{} redirects from /circle.tgz to another address, and so on, more than 10 times: check the url",
             server.host()
         )
     );

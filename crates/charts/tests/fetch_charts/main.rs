@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test server that fails is a failed test")]
-//! Fetching charts from a real HTTP server on this machine, which plays registry, repository and trouble.
+//! Fetches charts from a real HTTP server on this machine, which acts as a registry, a repository and a faulty
+//! server.
 
 mod keep;
 mod log_in;
@@ -48,7 +49,7 @@ fn with_password(password: &str) -> Access {
     }
 }
 
-/// `me:s3cret`, as basic authentication sends it.
+/// `me:s3cret` in basic authentication.
 const MY_HEADER: &str = "Basic bWU6czNjcmV0";
 
 async fn fetched(url: &str, repo: &str, version: &str, access: &Access) -> Result<Archive, Error> {
@@ -64,7 +65,7 @@ async fn get_as_me(url: &str, repo: &str, version: &str) -> Result<Archive, Erro
     fetched(url, repo, version, &me()).await
 }
 
-/// The whole chain of causes, which is what ends in a condition.
+/// The whole chain of causes, as it gets into conditions.
 fn told(failure: &Error) -> String {
     let chain = std::iter::successors(Some(failure as &dyn std::error::Error), |failure| {
         failure.source()
@@ -170,7 +171,7 @@ async fn a_registry_that_asks_for_a_password_gets_the_given_one() {
 
     let failure = get(&url, "", "1.2.3").await.unwrap_err();
     assert!(
-        told(&failure).ends_with("it asks who we are; set credentials or dockerConfigRef"),
+        told(&failure).ends_with("it requires credentials; set credentials or dockerConfigRef"),
         "{}",
         told(&failure)
     );
@@ -256,7 +257,7 @@ async fn trouble_that_passes_is_waited_out_but_not_for_ever() {
 #[tokio::test]
 async fn an_archive_comes_from_a_plain_url() {
     let server = Server::answering(|request| match request.uri().query() {
-        // The label is wrong, as some servers have it; the file must arrive as it is.
+        // The label is wrong, as with some servers; the file must arrive unchanged.
         Some("signature=s3cret") => ([(header::CONTENT_ENCODING, "gzip")], CHART).into_response(),
         _ => StatusCode::FORBIDDEN.into_response(),
     })
@@ -354,7 +355,7 @@ async fn a_layer_with_another_digest_than_the_manifest_announces_is_refused() {
 
 #[tokio::test]
 async fn credentials_stay_with_the_host_they_are_for() {
-    // By redirect of an archive.
+    // By a redirect of an archive.
     let other = Server::answering(|_| CHART.into_response()).await;
     let target = other.url("http", "/web.tgz");
     let redirect = target.clone();
@@ -371,7 +372,7 @@ async fn credentials_stay_with_the_host_they_are_for() {
         [("/web.tgz".to_owned(), Some(MY_HEADER.to_owned()))]
     );
 
-    // By an index that lists an archive elsewhere.
+    // By an index that lists an archive on another host.
     let text = index(&target, &digest(CHART));
     let repository = Server::answering(move |_| text.clone().into_response()).await;
     assert_eq!(
@@ -382,7 +383,7 @@ async fn credentials_stay_with_the_host_they_are_for() {
         CHART
     );
 
-    // By redirect of a blob, as registries do that keep theirs in an object store.
+    // By a redirect of a blob, as with registries that store blobs in an object store.
     let inner = behind_basic_auth(registry(chart_layer()));
     let registry = Server::answering(move |request| {
         let is_blob = request.uri().path().contains("/blobs/");
@@ -421,7 +422,7 @@ async fn a_chart_that_is_too_large_is_not_downloaded() {
     let failure = get(&server.url("http", "/web.tgz"), "", "").await.unwrap_err();
     assert!(
         told(&failure).ends_with(
-            "is larger than 1000 bytes, the limit for an archive: take out of the chart what is no part of it, and \
+            "is larger than 1000 bytes, the limit for an archive: remove from the chart what does not belong to it, and \
              publish it again"
         ),
         "{}",
@@ -489,7 +490,7 @@ async fn what_leads_to_a_chart_is_bounded_as_well() {
 
 #[tokio::test]
 async fn pages_of_tags_are_bounded_together() {
-    // Each page is small enough, and there is always a next one.
+    // Each page is small enough, but there is always a next one.
     let mut page = br#"{"tags": ["1.2.3"]}"#.to_vec();
     page.resize(5 * 1024 * 1024, b' ');
     let page = Bytes::from(page);
@@ -575,7 +576,7 @@ async fn a_web_page_is_not_a_registry() {
     );
 }
 
-/// A registry that holds several versions of the chart, and tags that are none.
+/// A registry with several versions of the chart, and tags that are not versions.
 fn versions(versions: &[&str]) -> Artifacts {
     let mut artifacts = Artifacts::default();
     for version in versions {
@@ -606,7 +607,7 @@ async fn a_range_leads_to_the_newest_tag_that_fits() {
         (">=1.2 <1.10 || <1", "1.2.4+b.1"),
         (">1.10-0", "2.0.0-rc.1"),
         ("1.2.4+b.1", "1.2.4+b.1"),
-        // Not listed as versions, as for Helm, yet there for who asks for them.
+        // Not listed as versions, as in Helm, but found when requested.
         ("v1.11.0", "v1.11.0"),
     ] {
         let archive = get(&url, "", version).await.unwrap();

@@ -1,4 +1,4 @@
-//! Pushing artifacts, and what becomes of the login on the way.
+//! Pushing artifacts, and which hosts get the login.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ async fn pushed(server: &Server, access: &Access) -> Result<(), Error> {
     push(&host, "charts/web", "1.2.3", &artifact(), access, limits()).await
 }
 
-/// A registry that has what is in `there`, and wants uploads at `location`.
+/// A registry that has the blobs in `there`, and sends uploads to `location`.
 fn taking(
     there: Arc<Mutex<Vec<String>>>,
     location: impl Fn() -> String + Send + Sync + 'static,
@@ -65,7 +65,7 @@ async fn blobs_go_first_and_once() {
     pushed(&server, &Access::default()).await.unwrap();
     assert_eq!(*there.lock().unwrap(), expected);
     let asked = server.seen().len();
-    // What is there is not sent again, however large it says it is.
+    // An existing blob is not sent again, whatever size is reported.
     pushed(&server, &Access::default()).await.unwrap();
     assert_eq!(there.lock().unwrap()[3..], ["1.2.3"]);
     assert_eq!(server.seen().len() - asked, 3);
@@ -94,13 +94,13 @@ async fn the_login_is_for_the_registry_alone() {
     assert_eq!(
         refused.to_string(),
         format!(
-            "{} wants charts/web:1.2.3 at {}: refused, for what is pushed goes to the registry alone; tell who runs it to answer with its own address, behind a proxy by the headers X-Forwarded-Host and X-Forwarded-Proto",
+            "{} wants charts/web:1.2.3 uploaded to {}: refused, because uploads go only to the registry itself; ask its operator to make it answer with its own address, behind a proxy by the headers X-Forwarded-Host and X-Forwarded-Proto",
             server.host(),
             other.url("http", "/uploads/1"),
         )
     );
     assert!(other.seen().is_empty() && there.lock().unwrap().is_empty());
-    // A redirect of an upload is followed nowhere.
+    // Redirects of uploads are never followed.
     let target = other.url("http", "/");
     let server = Server::answering(behind_basic_auth(move |request| {
         match request.method().as_str() {
@@ -121,15 +121,15 @@ async fn the_login_is_for_the_registry_alone() {
 #[tokio::test]
 async fn what_a_registry_refuses_is_said_to_people() {
     for (status, expected) in [
-        (401, "it asks who we are; log in by kco registry login"),
+        (401, "it requires credentials; log in by kco registry login"),
         (
             403,
             "this user may not push there; give the user access, or log in as another",
         ),
-        (405, "it takes no pushes; push elsewhere"),
+        (405, "it does not accept pushes; push to another registry"),
         (
             413,
-            "this is more than it takes; take out of the chart what is no part of it",
+            "this is larger than it accepts; remove from the chart what does not belong to it",
         ),
     ] {
         let server = Server::answering(move |request| match request.method().as_str() {

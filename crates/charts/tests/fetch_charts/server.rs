@@ -1,4 +1,4 @@
-//! An HTTP server on this machine that is told what to answer, and remembers what it was asked.
+//! An HTTP server on this machine with prepared answers, which records the requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -18,11 +18,11 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// What was asked: the path and what came as `Authorization`.
+/// A request: its path and its `Authorization`.
 pub(crate) type Seen = (String, Option<String>);
 type Answer = Box<dyn Fn(&Request) -> Response + Send + Sync>;
 
-/// A server on a free port of this machine. It answers with `first` in order, then always by `then`.
+/// A server on a free port of this machine. It gives the answers in `first` in order, then always that of `then`.
 pub(crate) struct Server {
     pub(crate) port: u16,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -49,7 +49,7 @@ impl Server {
         Self::on(listener, port, first, then)
     }
 
-    /// The same behind another kind of listener.
+    /// The same with another kind of listener.
     pub(crate) fn on(
         listener: impl axum::serve::Listener<Addr: std::fmt::Debug>,
         port: u16,
@@ -79,7 +79,7 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
-    /// How often something with this in its path was asked for.
+    /// How often something with this in its path was requested.
     pub(crate) fn asked(&self, part: &str) -> usize {
         self.seen().iter().filter(|(path, _)| path.contains(part)).count()
     }
@@ -108,7 +108,7 @@ pub(crate) struct Artifacts {
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 impl Artifacts {
-    /// Puts an artifact behind a tag, with layers of these types, contents and annotations. Its digest is returned.
+    /// Adds an artifact under a tag, with layers of these types, contents and annotations. Returns its digest.
     pub(crate) fn push(&mut self, tag: &str, layers: &[(&str, Bytes, serde_json::Value)]) -> String {
         let descriptors: Vec<_> = layers
             .iter()
@@ -130,7 +130,7 @@ impl Artifacts {
         self.put(tag, &manifest)
     }
 
-    /// Puts a manifest behind a tag.
+    /// Adds a manifest under a tag.
     pub(crate) fn put(&mut self, tag: &str, manifest: &serde_json::Value) -> String {
         let manifest = manifest.to_string();
         let digest = digest(manifest.as_bytes());
@@ -145,7 +145,7 @@ impl Artifacts {
         self.blobs.remove(reference);
     }
 
-    /// Lists tags two by two, as a registry does that pages.
+    /// Lists two tags per page, like a registry with paging.
     fn page(&self, query: &str) -> Response {
         let last = query.split('&').find_map(|pair| pair.strip_prefix("last="));
         let start = last.map_or(0, |last| last.parse().unwrap());
@@ -181,7 +181,7 @@ impl Artifacts {
     }
 }
 
-/// A registry that holds `charts/web:1.2.3`, with layers of these types and contents.
+/// A registry with `charts/web:1.2.3`, with layers of these types and contents.
 pub(crate) fn registry(layers: Vec<(&'static str, Bytes)>) -> impl Fn(&Request) -> Response + Send + Sync {
     let mut artifacts = Artifacts::default();
     let layers: Vec<_> = layers

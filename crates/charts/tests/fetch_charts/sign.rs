@@ -1,4 +1,4 @@
-//! Signed charts: Helm's provenance beside an archive or in an artifact, cosign's signatures beside an artifact.
+//! Signed charts: Helm's provenance next to an archive or in an artifact, cosign's signatures next to an artifact.
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -67,7 +67,7 @@ async fn an_archive_is_checked_by_the_provenance_beside_it() {
     assert_eq!(
         told(&failure),
         format!(
-            "the signature of /web-1.2.3.tgz at {} is not accepted: no key of the keyring made it; it is by key F454CE547228001049A61378E2B5D4D9C11241FE",
+            "the signature of /web-1.2.3.tgz at {} is not accepted: no key of the keyring made it; it was made by key F454CE547228001049A61378E2B5D4D9C11241FE",
             server.host()
         )
     );
@@ -123,12 +123,12 @@ async fn an_artifact_is_checked_by_the_provenance_in_it() {
             server.host()
         )
     );
-    // What fails the check is not even downloaded.
+    // If the check fails, the archive is not even downloaded.
     assert_eq!(server.asked("/blobs/"), 0);
 }
 
-/// A registry in which the chart has a signature of cosign's form by `kind` over the manifest it really has, or one
-/// over another manifest.
+/// A registry in which the chart has a cosign signature by `kind` over its real manifest, or one over another
+/// manifest.
 fn with_cosign(signature: &str) -> Artifacts {
     let mut artifacts = with_provenance(None);
     let manifest = artifacts.push("1.2.3", &[(HELM_LAYER, read("web-1.2.3.tgz"), json!(null))]);
@@ -141,7 +141,7 @@ fn with_cosign(signature: &str) -> Artifacts {
 #[tokio::test]
 async fn an_artifact_is_checked_by_the_cosign_signature_beside_it() {
     let signature = String::from_utf8(read("ec.sig").into()).unwrap();
-    // The signature is good, but over the manifest of another artifact.
+    // The signature is valid, but for the manifest of another artifact.
     let artifacts = with_cosign(&signature);
     let server = Server::answering(move |request| artifacts.answer(request)).await;
     let failure = fetched(&server.url("oci", "/charts/web"), "", "1.2.3", &by_cosign())
@@ -186,7 +186,7 @@ async fn a_chart_that_cosign_signed_is_accepted() {
     use base64::Engine as _;
     use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
-    // A key of the test's own signs the manifest that the registry really has.
+    // The test's own key signs the real manifest of the registry.
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
     let encode = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
     let frame = [

@@ -1,4 +1,4 @@
-//! TLS: authorities of one's own, client certificates, and what is said when they are missing.
+//! TLS: private authorities, client certificates, and the errors when they are missing.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl axum::serve::Listener for TlsListener {
     }
 }
 
-/// A server that shows a certificate of `authority`, and wants one of `clients` when given.
+/// A server with a certificate of `authority`, which requires one of `clients` if given.
 async fn server(
     authority: &Authority,
     clients: Option<&Authority>,
@@ -143,18 +143,18 @@ async fn a_client_certificate_is_shown_to_those_who_ask() {
     let failure = fetched(&repository, "", "", &only(trusting(&ours)))
         .await
         .unwrap_err();
-    // Under load the alert can be lost behind a connection that is closed already.
+    // Under load the alert can get lost, when the connection is already closed.
     if !matches!(failure, Error::Unreachable { .. }) {
         assert_eq!(
             failure.to_string(),
             format!(
-                "{} refuses the connection for want of a client certificate that it accepts: set clientCertRef",
+                "{} refuses the connection because it requires a client certificate that it accepts: set clientCertRef",
                 server.host()
             )
         );
         assert!(!failure.is_transient());
     }
-    // With one, the question itself is answered.
+    // With one, the request itself is answered.
     let failure = fetched(&repository, "", "", &showing(trusting(&ours), &ours))
         .await
         .unwrap_err();
@@ -168,7 +168,7 @@ async fn a_client_certificate_is_shown_to_those_who_ask() {
 #[tokio::test]
 async fn a_client_certificate_is_shown_to_no_other_host() {
     let ours = authority();
-    // The other host would take any certificate of ours, but works without.
+    // The other host would accept any certificate of ours, but works without.
     let other = server(&ours, None, |_| CHART.into_response()).await;
     let strict = server(&ours, Some(&ours), |_| CHART.into_response()).await;
     let (open, closed) = (other.url("https", "/web.tgz"), strict.url("https", "/web.tgz"));
@@ -212,7 +212,7 @@ async fn tls_is_not_left_on_the_way() {
     assert_eq!(
         told(&failure),
         format!(
-            "{} leads from /web.tgz to {}, which is no TLS: it must stay with https, or be asked by http from the start",
+            "{} redirects from /web.tgz to {}, which does not use TLS: it has to redirect to https, or the url has to begin with http",
             first.host(),
             plain.url("http", "/web.tgz")
         )
@@ -232,13 +232,13 @@ async fn tls_is_not_left_on_the_way() {
 async fn what_is_no_pem_is_refused() {
     assert_eq!(
         CaBundle::parse(b"text").unwrap_err().to_string(),
-        "no certificate is in it: expected are lines from -----BEGIN CERTIFICATE----- to its END"
+        "it contains no certificate: expected lines from -----BEGIN CERTIFICATE----- to its END"
     );
     let (cert, _) = leaf(&authority());
     assert_eq!(
         ClientCert::parse(cert.pem().as_bytes(), &Password::new("s3cret"))
             .unwrap_err()
             .to_string(),
-        "no certificate with its private key is in it: expected are PEM blocks of both"
+        "it contains no certificate with its private key: expected PEM blocks of both"
     );
 }

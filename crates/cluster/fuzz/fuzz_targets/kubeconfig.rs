@@ -1,5 +1,5 @@
-//! Any bytes as the kubeconfig of a Secret: what is taken of it runs no program, opens no file, and leads to no address of
-//! this machine.
+//! Any bytes as the kubeconfig in a Secret: no program is run for it, no file opened, and no address of this machine
+//! contacted.
 #![no_main]
 
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ fuzz_target!(|text: &[u8]| {
     let config = match untrusted(text, &limits) {
         Ok(config) => config,
         Err(error) => {
-            // It goes into an annotation.
+            // It is written to an annotation.
             let message = error.to_string();
             assert!(message.len() < 2048 && !message.contains(char::is_control), "{message}");
             return;

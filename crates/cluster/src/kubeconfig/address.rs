@@ -1,23 +1,24 @@
-//! Addresses that a kubeconfig of somebody else may not name.
+//! Addresses that an untrusted kubeconfig may not use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Limits;
 
-/// Where clouds serve metadata, credentials among it, outside of the link-local ranges: Alibaba, Azure's host, Oracle.
+/// Cloud metadata services, which hand out credentials, outside of the link-local ranges: Alibaba, Azure's host,
+/// Oracle.
 const METADATA_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
     Ipv4Addr::new(192, 0, 0, 192),
 ];
 
-/// The same of AWS and of Google.
+/// The same for AWS and Google.
 const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-/// Names that stand for loopback without being asked for.
+/// Names that resolve to loopback without DNS.
 const LOOPBACK_NAMES: [&str; 4] = [
     "localhost",
     "localhost.localdomain",
@@ -25,18 +26,18 @@ const LOOPBACK_NAMES: [&str; 4] = [
     "ip6-loopback",
 ];
 
-/// Why an address is not connected to.
+/// Why connections to an address are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedAddress {
-    /// It is the machine's or pod's own.
-    #[error("a loopback address, which is not another cluster's")]
+    /// It belongs to this machine or pod.
+    #[error("a loopback address, which belongs to this machine or pod and not to another cluster")]
     Loopback,
     /// It is link-local, or a cloud's metadata service.
-    #[error("a link-local address or one where clouds serve metadata, which is no API server's")]
+    #[error("a link-local address or that of a cloud metadata service, not that of an API server")]
     LinkLocal,
 }
 
-/// Whether an address may be connected to.
+/// Checks whether connections to an address are allowed.
 pub(super) fn judge(address: IpAddr, limits: &Limits) -> Result<(), RefusedAddress> {
     match kind(address) {
         Some(RefusedAddress::Loopback) if !limits.loopback => Err(RefusedAddress::Loopback),
@@ -45,7 +46,7 @@ pub(super) fn judge(address: IpAddr, limits: &Limits) -> Result<(), RefusedAddre
     }
 }
 
-/// Whether a host of a URL may be connected to, as far as its text says.
+/// Checks whether connections to a host of a URL are allowed, as far as its text tells.
 pub(super) fn judge_host(host: &str, limits: &Limits) -> Result<(), RefusedAddress> {
     if let Some(address) = literal(host) {
         return judge(address, limits);
@@ -58,13 +59,13 @@ pub(super) fn judge_host(host: &str, limits: &Limits) -> Result<(), RefusedAddre
     Ok(())
 }
 
-/// The address that a host of a URL is, where it is no name.
+/// The address in the host part of a URL, if it is not a name.
 fn literal(host: &str) -> Option<IpAddr> {
     let bare = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host);
-    // A zone says which interface, not which address.
+    // A zone selects an interface, not an address.
     let bare = bare.split_once('%').map_or(bare, |(address, _)| address);
     bare.trim_end_matches('.').parse().ok()
 }
@@ -77,7 +78,7 @@ fn kind(address: IpAddr) -> Option<RefusedAddress> {
 }
 
 fn kind_v4(address: Ipv4Addr) -> Option<RefusedAddress> {
-    // Linux connects to this machine for 0.0.0.0; nothing else of 0.0.0.0/8 is an address of a host.
+    // Linux connects to this machine for 0.0.0.0; no other address in 0.0.0.0/8 is valid for a host.
     if address.is_loopback() || address.octets()[0] == 0 {
         return Some(RefusedAddress::Loopback);
     }
@@ -94,7 +95,7 @@ fn kind_v6(address: Ipv6Addr) -> Option<RefusedAddress> {
     embedded(address).and_then(kind_v4)
 }
 
-/// The IPv4 address that an IPv6 address leads to: mapped, compatible, by NAT64, by 6to4.
+/// The IPv4 address embedded in an IPv6 address: mapped, compatible, NAT64 or 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     if let Some(address) = address.to_ipv4() {
         return Some(address);

@@ -1,6 +1,6 @@
-//! A configuration from [`super::untrusted`] to a client that keeps to its limits.
+//! Creates a client from a configuration of [`super::untrusted`] that enforces its limits.
 //!
-//! kube's own builder connects to whatever a name resolves to, takes answers of any length and unpacks them.
+//! kube's own builder connects to whatever a name resolves to, accepts answers of any length and decompresses them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,39 +31,39 @@ use super::{Error, Limits, RefusedAddress};
 use crate::client::{Answered, Telling};
 use crate::pulse::{Hearing, Pulse, is_watch};
 
-/// A silent connection is asked after so long whether the other end is still there, so many times, so far apart.
+/// TCP keepalive: probes start after this time, this far apart, this many.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
-/// A connection on which nothing that was sent is acknowledged for so long is broken; as long as the probes above take.
+/// A connection is broken if sent data is not acknowledged for this long; as long as the probes above take.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Longer than the longest watch that is asked for (290 s), so that only a server that says nothing at all runs into it.
+/// Longer than the longest requested watch (290 s), so that only a completely silent server is affected.
 const SILENCE: Duration = Duration::from_mins(5);
 
-/// A connection that is not used for so long is closed.
+/// Idle connections are closed after this time.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// How many requests a server may have us make at once, and in each second after that: by lists without an end, or by objects
-/// that move all the time. Beyond that they wait, so that other servers have their turn.
+/// The rate limit for requests to one server, as a burst and per second: a server could cause many by endless lists,
+/// or by objects that change all the time. Requests beyond the limit wait, so that other servers get their turn.
 const REQUESTS: (u32, u32) = (2000, 500);
 
-/// How many bytes of a watch are read at once, and in each second after that; an event counts as [`LEAST_EVENT`] more than it
-/// has.
+/// The rate limit for bytes read from watches, as a burst and per second; each event counts as [`LEAST_EVENT`] more
+/// than its size.
 const WATCHED: (u32, u32) = (8 << 20, 1 << 20);
 
-/// What reading an event takes, however small it is.
+/// The cost of reading an event, however small.
 const LEAST_EVENT: usize = 2 << 10;
 
 /// A client for the server of an untrusted kubeconfig.
 ///
-/// What the server's name resolves to is judged at every connection, so a name that is one address when it is written
-/// and another when it is used leads nowhere. Redirects are errors. Answers and events of watches are bounded in size, and
-/// nothing is unpacked; requests and watches go on at a bounded pace. A peer that vanishes without a word is noticed after about half a minute, on watches, too.
-/// Failed requests are not repeated.
+/// The addresses that the server's name resolves to are checked for every connection, so a name that resolves to
+/// another address later is refused as well. Redirects are errors. Answers and watch events are bounded in size, and
+/// nothing is decompressed; requests and watches are rate-limited. A peer that vanishes silently is noticed after
+/// about half a minute, on watches, too. Failed requests are not repeated.
 ///
-/// `told` is told of every request once its answer begins.
+/// `told` is called for every request when its answer begins.
 ///
-/// The process has installed a rustls provider before it calls this.
+/// The process has to install a rustls provider before it calls this.
 ///
 /// # Errors
 ///
@@ -77,11 +77,11 @@ pub fn client(
     client_heard(config, limits, user_agent, told, &Pulse::default())
 }
 
-/// The same, whose watches are heard by `pulse`.
+/// The same, and `pulse` tracks its watches.
 ///
 /// # Errors
 ///
-/// As [`client`].
+/// Those of [`client`].
 pub fn client_heard(
     mut config: Config,
     limits: &Limits,
@@ -120,7 +120,7 @@ where
     connector.set_connect_timeout(Some(limits.connect_timeout));
     connector.set_read_timeout(Some(SILENCE));
     connector.set_write_timeout(Some(UNACKNOWLEDGED));
-    // A request on a connection that lay idle starts the time anew.
+    // A request on an idle connection restarts the timeout.
     connector.set_reset_reader_on_write(true);
     let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
         .pool_idle_timeout(IDLE)
@@ -148,7 +148,7 @@ where
         .build())
 }
 
-/// A name resolves to an address that is not connected to.
+/// A name resolves to a forbidden address.
 #[derive(Debug, thiserror::Error)]
 #[error("host {host} is {address}, {kind}")]
 struct NotConnected {
@@ -157,7 +157,7 @@ struct NotConnected {
     kind: RefusedAddress,
 }
 
-/// Refuses names that resolve to any address that is not connected to: an honest one has none.
+/// Refuses names for which any address is forbidden: honest names have none.
 #[derive(Clone)]
 struct JudgedResolver<R> {
     resolver: R,
@@ -199,7 +199,7 @@ where
     }
 }
 
-/// Refuses hosts that are addresses, which no resolver sees.
+/// Refuses hosts that are forbidden addresses, as they do not go through a resolver.
 #[derive(Clone)]
 struct JudgedConnector<R> {
     http: HttpConnector<R>,
@@ -236,7 +236,7 @@ where
     }
 }
 
-/// What a server answered that is not read.
+/// An answer of a server that is refused.
 #[derive(Debug, thiserror::Error)]
 enum NotRead {
     #[error(
@@ -251,7 +251,7 @@ enum NotRead {
     Event { most: usize },
 }
 
-/// Around a service, ends answers that are too long, refuses redirects, and keeps to the pace.
+/// A layer that ends answers that are too long, refuses redirects, and enforces the rate limits.
 #[derive(Clone)]
 struct Bounding {
     limits: Limits,
@@ -318,7 +318,7 @@ where
     }
 }
 
-/// How much more is read.
+/// How much more may be read.
 #[derive(Debug)]
 enum Room {
     /// Of one answer.
@@ -327,9 +327,9 @@ enum Room {
         most: usize,
         values: Values,
     },
-    /// Of a text, which is kept as it is.
+    /// Of a text, which is returned as it is.
     Text { left: usize, most: usize },
-    /// Of a line of a watch, which ends with it; there is no end to their number.
+    /// Of a line of a watch, and then of the next; the number of lines is unlimited.
     Event { left: usize, most: usize, pace: Pace },
 }
 
@@ -358,7 +358,7 @@ impl Room {
         }
     }
 
-    /// Takes what has come, and says how long to wait before more is read.
+    /// Takes received data, and returns how long to wait before reading more.
     fn take(&mut self, data: &[u8]) -> Result<Duration, NotRead> {
         match self {
             Self::Answer { left, most, values } => {
@@ -391,7 +391,7 @@ impl Room {
     }
 }
 
-/// How many more values are read of a JSON text that comes in pieces.
+/// The number of values that may still be read of a JSON text that arrives in pieces.
 #[derive(Debug)]
 struct Values {
     most: usize,
@@ -401,7 +401,7 @@ struct Values {
 }
 
 impl Values {
-    /// Outside of texts, each value but the first follows a comma or begins a list or a map.
+    /// Outside of strings, each value except the first follows a comma or the start of a list or map.
     fn take(&mut self, data: &[u8]) -> Result<(), NotRead> {
         for byte in data {
             match byte {
@@ -424,7 +424,7 @@ impl Values {
 struct BoundedBody<B> {
     body: B,
     room: Room,
-    /// Until then nothing is read, so that the server has to wait, too.
+    /// Nothing is read until then, so that the server has to wait, too.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -493,7 +493,7 @@ mod tests {
         event: 100,
     };
 
-    /// A server that says the same to every request, and where it is.
+    /// Starts a server that gives the same answer to every request, and returns its port.
     async fn server(says: impl Fn(&str) -> Vec<u8> + Send + 'static) -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -616,7 +616,7 @@ mod tests {
         get(&near(port), "/fits").await.unwrap();
         let error = get(&near(port), "/version").await.unwrap_err();
         assert!(error.contains("more than 50 values"), "{error}");
-        // What stands in a text is none, and a log is no JSON.
+        // Commas in a string do not count, and a log is not JSON.
         let text = format!("\"{}\\\"{}\"", ",".repeat(100), "[".repeat(100));
         let port = server(move |_| ok(&text)).await;
         get(&near(port), "/version").await.unwrap();
@@ -631,7 +631,7 @@ mod tests {
         let mut room = Room::of(&uri, &NEAR);
         let events = "{}\n".repeat(1 << 10);
         let pauses: Vec<Duration> = (0..6).map(|_| room.take(events.as_bytes()).unwrap()).collect();
-        // Each round is two MiB: four of them at once, the others in two seconds each.
+        // Each round is two MiB: four rounds at once, the others take two seconds each.
         assert!(pauses[..3].iter().all(Duration::is_zero), "{pauses:?}");
         assert!(pauses[5] > Duration::from_secs(3), "{pauses:?}");
         assert!(pauses[5] < Duration::from_secs(5), "{pauses:?}");

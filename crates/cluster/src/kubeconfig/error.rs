@@ -1,14 +1,14 @@
-//! What is wrong with a kubeconfig, without anything secret of it.
+//! What is wrong with a kubeconfig, without any of its secrets.
 
 use std::path::PathBuf;
 
 use super::RefusedAddress;
 
-/// Names are quoted at most so long.
+/// Names are cut to this length in messages.
 const LONGEST_NAME: usize = 64;
 
-/// A kubeconfig that is not used. No message holds content of the kubeconfig but names of contexts, clusters and users, and
-/// host names, each quoted and cut.
+/// A kubeconfig that is refused. Messages contain nothing of the kubeconfig except names of contexts, clusters and
+/// users, and host names, each quoted and cut.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is too large.
@@ -17,17 +17,17 @@ pub enum Error {
         MINIFY
     )]
     TooLarge {
-        /// Its bytes.
+        /// Its size in bytes.
         size: usize,
-        /// As many are allowed.
+        /// The limit.
         most: usize,
     },
-    /// It is no YAML, or no kubeconfig.
+    /// It is not YAML, or not a kubeconfig.
     #[error("the kubeconfig cannot be read{}: write it with `{}`", place(*.line, *.column), MINIFY)]
     Unreadable {
-        /// Line of the fault; 0 when unknown.
+        /// Line of the error; 0 when unknown.
         line: u64,
-        /// Column of the fault.
+        /// Column of the error.
         column: u64,
     },
     /// It has no current context.
@@ -46,7 +46,7 @@ pub enum Error {
         /// What refers to it.
         by: String,
     },
-    /// A name stands twice in a list.
+    /// A name occurs twice in a list.
     #[error("the kubeconfig has two {list}s with the name {name}: remove or rename one of them")]
     Duplicate {
         /// `context`, `cluster` or `user`.
@@ -62,7 +62,7 @@ pub enum Error {
         /// What to do about it.
         why: &'static str,
     },
-    /// The address of the server is one that is not connected to.
+    /// Connections to the server's address are forbidden.
     #[error(
         "`server` of cluster {cluster} is on host {host}, {kind}: write the address that the cluster is reached at from \
          elsewhere"
@@ -72,10 +72,10 @@ pub enum Error {
         cluster: String,
         /// The host, quoted.
         host: String,
-        /// What that address is.
+        /// The kind of address.
         kind: RefusedAddress,
     },
-    /// Something in it would run a program, open a file, or weaken the connection.
+    /// A field would run a program, open a file, or weaken the connection.
     #[error("`{field}` of {of} is not allowed: {instead}")]
     NotAllowed {
         /// The field.
@@ -85,17 +85,17 @@ pub enum Error {
         /// What to do instead.
         instead: &'static str,
     },
-    /// A field holds something else than it should.
+    /// A field has an invalid value.
     #[error("`{field}` of {of} is not usable: {why}")]
     Field {
         /// The field.
         field: &'static str,
         /// The user or cluster.
         of: String,
-        /// What it should be.
+        /// What is expected.
         why: &'static str,
     },
-    /// No client can be made of it.
+    /// No client can be created from it.
     #[error("no connection can be set up with the certificates or credentials of the kubeconfig")]
     Client(#[source] Box<kube::Error>),
     /// A file could not be read.
@@ -111,18 +111,18 @@ pub enum Error {
         "there is no kubeconfig at {looked_at} and no service account of a pod: name a kubeconfig in $KUBECONFIG"
     )]
     Nowhere {
-        /// The path, or what would name it.
+        /// The path, or what should name it.
         looked_at: String,
     },
 }
 
-/// What writes a kubeconfig as it is wanted here.
+/// The command that writes a kubeconfig in the required form.
 pub(super) const MINIFY: &str = "kubectl config view --raw --minify --flatten";
 
-/// What to do about a path.
-pub(super) const MINIFY_HINT: &str = "no file is opened for a kubeconfig; write it with `kubectl config view --raw --minify --flatten`, which puts files inline";
+/// Hint for a path in a kubeconfig.
+pub(super) const MINIFY_HINT: &str = "files are not read here; write it with `kubectl config view --raw --minify --flatten`, which puts files inline";
 
-/// A name for a message.
+/// A name, prepared for a message.
 pub(super) fn shown(name: &str) -> String {
     let mut cut: String = name.chars().take(LONGEST_NAME).collect();
     if cut.len() < name.len() {

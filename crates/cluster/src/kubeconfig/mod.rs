@@ -1,8 +1,8 @@
 //! Kubeconfigs that somebody else wrote, and kubeconfigs that we write.
 //!
-//! Who may write a Secret with a kubeconfig decides where we connect to and what we show there. [`untrusted`] takes no
-//! more from it than an address, certificates and credentials that stand in it; [`client`] holds the connection to the same
-//! limits, because what a name resolves to is only known then.
+//! Anybody who may write a Secret with a kubeconfig decides where we connect to and which credentials we send.
+//! [`untrusted`] takes only an address, inline certificates and inline credentials from it; [`client`] enforces the
+//! same limits on the connection, because only then it is known what a name resolves to.
 
 mod address;
 mod client;
@@ -27,29 +27,29 @@ pub use untrusted::untrusted;
 /// The label of Secrets with kubeconfigs; its value is `true`.
 pub const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// The key of such a Secret under which the kubeconfig is.
+/// The key of the kubeconfig in such a Secret.
 pub const KEY: &str = "kubeconfig";
 
-/// What is taken of a kubeconfig, and from the server that it names. The default is the strictest.
+/// What is accepted from a kubeconfig, and from the server that it names. The default is the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each opens something of its own")]
 pub struct Limits {
     /// The most bytes of a kubeconfig; a Secret holds 1 MiB.
     pub size: usize,
-    /// Connect to loopback addresses and to the unspecified one, which reach this very machine or pod.
+    /// Connect to loopback addresses and to the unspecified one, which lead to this machine or pod.
     pub loopback: bool,
-    /// Connect to link-local addresses and to those where clouds serve metadata, which hand out credentials of the node.
+    /// Connect to link-local addresses and cloud metadata services, which hand out credentials of the node.
     pub link_local: bool,
     /// Follow `insecure-skip-tls-verify`.
     pub unverified_tls: bool,
     /// Connect to `http://` addresses.
     pub plain_http: bool,
-    /// A server that has not accepted a connection, TLS included, for so long counts as away.
+    /// How long to wait for a server to accept a connection, including TLS.
     pub connect_timeout: Duration,
     /// The most bytes of one answer.
     pub answer: usize,
-    /// The most values (texts, numbers, lists, maps) of one answer. Each takes up to some hundred bytes of memory, however
-    /// little it takes of the text.
+    /// The most values (strings, numbers, lists, maps) of one answer. Each takes up to several hundred bytes of
+    /// memory, however short its text.
     pub values: usize,
     /// The most bytes of one event of a watch.
     pub event: usize,
@@ -66,7 +66,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(5),
             answer: 16 << 20,
             values: 500_000,
-            // An item of at most `crate::LARGEST_ITEM` bytes, and what the event adds.
+            // The largest item, and what an event adds to it.
             event: crate::LARGEST_ITEM + (64 << 10),
         }
     }

@@ -1,19 +1,19 @@
-//! How much of a server's attention, and of ours for it, a second may have.
+//! Rate limits for requests to a server and for reading from it.
 
 use std::time::{Duration, Instant};
 
-/// So much at once, and so much in each second after that. What is taken beyond it is waited for by who took it.
+/// A token bucket: a burst, and a rate per second. Whoever takes more has to wait.
 #[derive(Debug)]
 pub(super) struct Pace {
     burst: f64,
     each_second: f64,
-    /// Below nothing while somebody waits.
+    /// Negative while somebody waits.
     left: f64,
     at: Instant,
 }
 
 impl Pace {
-    /// One of which nothing is taken yet.
+    /// A full bucket.
     pub(super) fn new(burst: u32, each_second: u32, now: Instant) -> Self {
         Self {
             burst: burst.into(),
@@ -23,7 +23,7 @@ impl Pace {
         }
     }
 
-    /// Takes so much, and says how long to wait before more is taken.
+    /// Takes `cost`, and returns how long to wait before taking more.
     pub(super) fn take(&mut self, cost: u32, now: Instant) -> Duration {
         let passed = now.duration_since(self.at).as_secs_f64();
         self.at = now;

@@ -1,4 +1,4 @@
-//! The context, cluster and user that a kubeconfig stands for.
+//! The context, cluster and user that a kubeconfig selects.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use kube::config::{AuthInfo, Cluster, Context, Kubeconfig};
 use super::Error;
 use super::error::shown;
 
-/// What the current context leads to.
+/// The parts that the current context refers to.
 #[derive(Debug, Clone)]
 pub(super) struct Parts {
     pub(super) context_name: String,
     pub(super) context: Context,
     pub(super) cluster: Cluster,
-    /// Without a user the server is asked as nobody.
+    /// Without a user, requests are anonymous.
     pub(super) user: AuthInfo,
 }
 
-/// Reads a kubeconfig, of one document.
+/// Parses a kubeconfig of one document.
 pub(super) fn parse(text: &[u8]) -> Result<Kubeconfig, Error> {
     serde_saphyr::from_slice(text).map_err(|error| {
-        // The message may quote the line, and so a password.
+        // The message may quote the line, and thereby a password.
         let place = error.location();
         Error::Unreadable {
             line: place.map_or(0, |place| place.line()),
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Kubeconfig, Error> {
 }
 
 impl Parts {
-    /// What the current context of a kubeconfig leads to.
+    /// The parts that the current context of a kubeconfig refers to.
     pub(super) fn of(kubeconfig: Kubeconfig) -> Result<Self, Error> {
         let Kubeconfig {
             clusters,
@@ -96,7 +96,7 @@ fn unique<T>(list: &'static str, entries: &[(String, T)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entry of this name; one without content is as good as missing.
+/// The entry with this name; one without content counts as missing.
 fn find<T>(
     list: &'static str,
     entries: Vec<(String, Option<T>)>,

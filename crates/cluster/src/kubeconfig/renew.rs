@@ -1,8 +1,8 @@
-//! Tokens in kubeconfig Secrets, renewed before they expire.
+//! Renews tokens in kubeconfig Secrets before they expire.
 //!
-//! Who joins a cluster has a `ServiceAccount` made there that may have tokens made for itself, and notes beside the
-//! kubeconfig whose token it is and until when. With that the token is renewed by itself, and whoever steals one has it for a
-//! bounded time, unless they renew it, too, which the audit log of the target shows.
+//! When a cluster is joined, a `ServiceAccount` is created there that may request tokens for itself, and the Secret
+//! notes the token's account and expiry. With that, the token is renewed automatically, and a stolen token is only
+//! useful for a limited time, unless the thief renews it, too, which the audit log of the target shows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 use super::token::{self, Token, TokenError, request_token};
 use crate::{Cluster, ObjectId};
 
-/// A new token is good for at least so long before it has to be renewed.
+/// A new token has to be good for at least this long before it is due for renewal.
 const SOONEST: SignedDuration = SignedDuration::from_mins(1);
 
-/// On a kubeconfig Secret: when its token expires, RFC 3339.
+/// Annotation of a kubeconfig Secret: when its token expires, RFC 3339.
 pub const TOKEN_EXPIRES: &str = "mesh.openkcm.io/token-expires";
 
-/// On a kubeconfig Secret: for how long its tokens are asked for, in seconds.
+/// Annotation of a kubeconfig Secret: the lifetime with which its tokens are requested, in seconds.
 pub const TOKEN_LIFETIME: &str = "mesh.openkcm.io/token-lifetime";
 
-/// On a kubeconfig Secret: whose its token is on the target, `<namespace>/<name>`.
+/// Annotation of a kubeconfig Secret: the account of its token on the target, `<namespace>/<name>`.
 pub const SERVICE_ACCOUNT: &str = "mesh.openkcm.io/service-account";
 
-/// A token that could not be renewed. The old one goes on until it expires.
+/// A token that could not be renewed. The old one remains in use until it expires.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The annotations do not say what to renew.
@@ -35,21 +35,21 @@ pub enum Error {
         "annotation {annotation} of the kubeconfig Secret is missing or malformed: join the cluster again"
     )]
     Annotation {
-        /// Which.
+        /// The annotation.
         annotation: &'static str,
     },
-    /// The Secret holds no kubeconfig any more.
+    /// The Secret no longer contains a kubeconfig.
     #[error("the kubeconfig in the Secret cannot be given another token")]
     Kubeconfig(#[from] super::Error),
-    /// The target made no token.
-    #[error("the target made no token for {account}")]
+    /// The target issued no token.
+    #[error("the target issued no token for {account}")]
     Request {
         /// `<namespace>/<name>`.
         account: String,
         /// Why.
         source: TokenError,
     },
-    /// The target's token would have to be renewed at once, and the next one again.
+    /// The target's token would be due for renewal at once, and so would the next one.
     #[error(
         "the target's token for {account} expires at {expires}, too soon to be renewed in time: compare the target's clock with ours"
     )]
@@ -64,7 +64,7 @@ pub enum Error {
     Store(#[source] crate::Error),
 }
 
-/// What was renewed.
+/// A renewed token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Renewed {
     /// When the new token expires.
@@ -80,12 +80,12 @@ pub struct Note {
     pub name: String,
     /// When the token expires.
     pub expires: Timestamp,
-    /// For how long tokens are asked for.
+    /// The requested lifetime of tokens.
     pub lifetime: Duration,
 }
 
 impl Note {
-    /// What these annotations say; none where they do not speak of a token at all.
+    /// The note in these annotations; `None` when they do not mention a token at all.
     ///
     /// # Errors
     ///
@@ -114,9 +114,9 @@ impl Note {
         }))
     }
 
-    /// The note about a token that was asked for so long at `now`. Where the server gave it far less time, that is what the
-    /// next one is asked for, so that it is renewed at half of what it really has. Time that the answer took, or two clocks
-    /// that differ, shorten nothing: it would add up from one token to the next.
+    /// The note about a token that was requested at `now` with the lifetime `asked`. If the server granted much less,
+    /// the next one is requested with that, so that it is renewed at half of its real lifetime. The duration of the
+    /// request and clock differences do not shorten the lifetime: that would add up from one token to the next.
     pub fn about(namespace: &str, name: &str, token: &Token, asked: Duration, now: Timestamp) -> Self {
         let given = Duration::try_from(token.expires.duration_since(now)).unwrap_or_default();
         let lifetime = if given < asked / 10 * 9 { given } else { asked };
@@ -124,12 +124,12 @@ impl Note {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             expires: token.expires,
-            // No server is asked for less than ten minutes.
+            // No server accepts less than ten minutes.
             lifetime: lifetime.max(Duration::from_mins(10)),
         }
     }
 
-    /// The annotations that say so.
+    /// The annotations for this note.
     pub fn annotations(&self) -> Value {
         json!({
             TOKEN_EXPIRES: self.expires.to_string(),
@@ -138,29 +138,29 @@ impl Note {
         })
     }
 
-    /// When to renew: once half of the time is over, so that a target that cannot be reached has the other half to come back.
+    /// When to renew: after half of the lifetime, so that an unreachable target has the other half to come back.
     pub fn due(&self) -> Timestamp {
         let half = SignedDuration::try_from(self.lifetime / 2).unwrap_or(SignedDuration::ZERO);
         self.expires.checked_sub(half).unwrap_or(Timestamp::MIN)
     }
 }
 
-/// True when the token of a kubeconfig Secret with these annotations should be renewed by now. False where nothing is noted,
-/// or cannot be read.
+/// True when the token of a kubeconfig Secret with these annotations is due for renewal. False if there is no note,
+/// or it cannot be read.
 pub fn is_due(annotations: &BTreeMap<String, String>, now: Timestamp) -> bool {
     matches!(Note::of(annotations), Ok(Some(note)) if note.due() <= now)
 }
 
-/// Has the target make a new token, by the one that there is, and writes it into the Secret at home, in the state in which
-/// that was read. The `ServiceAccount` needs `create` on its own `serviceaccounts/token`, and this process `patch` on
-/// Secrets in the namespace of this one. `key` is that of the kubeconfig in the Secret's data.
+/// Requests a new token from the target, with the current one, and writes it to the Secret at home, provided that the
+/// Secret has not changed since it was read. The `ServiceAccount` needs `create` on its own `serviceaccounts/token`,
+/// and this process `patch` on Secrets in this namespace. `key` is that of the kubeconfig in the Secret's data.
 ///
-/// Who runs the target says how long the token lasts. One that would be due for renewal at once is not taken, so that no
-/// target has home written to all the time.
+/// The target's admin decides how long the token lasts. A token that would be due for renewal at once is refused, so
+/// that a target cannot cause constant writes at home.
 ///
 /// # Errors
 ///
-/// [`Error`]; the former token is still in the Secret, and what failed can be tried again.
+/// [`Error`]; the previous token is still in the Secret, and renewing can be tried again.
 pub async fn renew(
     home: &Cluster,
     target: &Cluster,

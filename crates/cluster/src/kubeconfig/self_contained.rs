@@ -1,4 +1,4 @@
-//! The kubeconfig of this process to one that needs nothing beside it.
+//! Turns the kubeconfig of this process into one that needs no other files.
 
 use std::env;
 use std::error::Error as StdError;
@@ -19,23 +19,23 @@ use super::{Error, Limits};
 /// The folder of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Where a process finds the cluster that it belongs to.
+/// Where a process finds the configuration of its cluster.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    /// `$KUBECONFIG`; its first path counts.
+    /// `$KUBECONFIG`; only its first path is used.
     pub kubeconfig: Option<OsString>,
-    /// The context that is meant, when it is not the current one of the file.
+    /// The context to use, if not the current one of the file.
     pub context: Option<String>,
     /// The home folder, for `.kube/config`.
     pub home: Option<PathBuf>,
     /// The folder of a pod's service account.
     pub service_account: PathBuf,
-    /// Host and port of the API server, as a pod is told.
+    /// Host and port of the API server, from a pod's environment.
     pub server: Option<(String, String)>,
 }
 
 impl Sources {
-    /// Those of this process.
+    /// The sources of this process.
     pub fn of_process() -> Self {
         let text = |name| env::var(name).ok().filter(|text: &String| !text.is_empty());
         Self {
@@ -47,12 +47,12 @@ impl Sources {
         }
     }
 
-    /// True in a pod, which has a service account and is told where the API server is.
+    /// True in a pod, which has a service account and the address of the API server.
     pub fn are_of_pod(&self) -> bool {
         self.server.is_some() && self.service_account.join("token").exists()
     }
 
-    /// The file that is read, whether it is there or not.
+    /// The file to read, whether it exists or not.
     fn path(&self) -> Option<PathBuf> {
         let listed = self.kubeconfig.as_ref().and_then(|paths| {
             let mut paths = env::split_paths(paths);
@@ -62,48 +62,49 @@ impl Sources {
     }
 }
 
-/// A kubeconfig for elsewhere.
+/// A kubeconfig for use elsewhere.
 #[derive(Debug)]
 pub struct SelfContained {
-    /// Its text. Written again from the same sources, it is the same.
+    /// Its text. The same sources always give the same text.
     pub text: String,
-    /// What it is.
+    /// How it was made.
     pub form: Form,
 }
 
 /// How a kubeconfig was made.
 #[derive(Debug)]
 pub enum Form {
-    /// The current context alone, with all certificates, keys and tokens in it.
+    /// Only the current context, with all certificates, keys and tokens inline.
     Reduced,
-    /// The file as it is, but for another context that is meant.
+    /// The file unchanged, except for the current context.
     Full {
         /// Why it is not reduced.
         why: Box<dyn StdError + Send + Sync>,
     },
-    /// Of a pod's service account. The token stays in its file, where the kubelet renews it: a copy would expire.
+    /// From a pod's service account. The token stays in its file, where the kubelet renews it: a copy would expire.
     InCluster,
 }
 
-/// Why a file is kept as it is although its current context is complete.
+/// Why a file is kept unchanged although its current context is complete.
 #[derive(Debug, thiserror::Error)]
-#[error("user {user} takes credentials from {from}, which does not fit into a kubeconfig")]
+#[error("user {user} takes credentials from {from}, which cannot be put into a kubeconfig")]
 struct Elsewhere {
     user: String,
     from: &'static str,
 }
 
-/// The kubeconfig of this process, made to need no other file.
+/// The kubeconfig of this process, changed to need no other file.
 ///
-/// It is that of the first path in `$KUBECONFIG`, else of `~/.kube/config`, reduced to its context that counts; paths in it
-/// count from its folder, and what they lead to is put in. `validate` is given a configuration of the result and may ask
-/// `/version`; where it fails, where the current context leads nowhere, where a file is missing, or where credentials come
-/// from a program, the file is kept as it is. Where there is no file, the pod's service account takes its place.
+/// It is that of the first path in `$KUBECONFIG`, otherwise `~/.kube/config`, reduced to the selected context;
+/// relative paths in it start at its folder, and the files they name are put inline. `validate` gets a configuration
+/// of the result and may request `/version`. If it fails, if the current context or a file is missing, or if
+/// credentials come from a program, the file is kept unchanged. If there is no file, the pod's service account is
+/// used.
 ///
 /// # Errors
 ///
-/// [`Error::ReadFile`] when the file is there and cannot be read, [`Error::TooLarge`], and [`Error::Nowhere`] when there is
-/// neither a file nor a service account.
+/// [`Error::ReadFile`] when the file exists and cannot be read, [`Error::TooLarge`], and [`Error::Nowhere`] when
+/// there is neither a file nor a service account.
 pub async fn self_contained<E>(
     sources: &Sources,
     validate: impl AsyncFnOnce(Config) -> Result<(), E>,
@@ -143,7 +144,7 @@ where
     })
 }
 
-/// The kubeconfig with this context as its current one. What cannot be read stays as it is.
+/// The kubeconfig with this context as its current one. If it cannot be read, it is returned unchanged.
 fn meant(full: String, context: Option<&str>) -> String {
     let Some(context) = context else { return full };
     let Ok(mut kubeconfig) = parts::parse(full.as_bytes()) else {
@@ -153,7 +154,7 @@ fn meant(full: String, context: Option<&str>) -> String {
         return full;
     }
     kubeconfig.current_context = Some(context.to_owned());
-    // By way of a value, which has its keys in order: a kubeconfig has maps without one.
+    // Converted to a value first, which sorts the keys: the maps of a kubeconfig have no order.
     serde_json::to_value(&kubeconfig).map_or(full, |value| value.to_string())
 }
 
@@ -169,7 +170,7 @@ where
     validate(config).await.map_err(Into::into)
 }
 
-/// The current context with everything in it.
+/// The current context with everything inline.
 fn reduced(full: &[u8], folder: &Path) -> Result<String, Box<dyn StdError + Send + Sync>> {
     let mut parts = Parts::of(parts::parse(full)?)?;
     let elsewhere = |from| Elsewhere {
@@ -198,7 +199,7 @@ fn reduced(full: &[u8], folder: &Path) -> Result<String, Box<dyn StdError + Send
     Ok(written(&parts.context_name, namespace, &cluster, &user))
 }
 
-/// As kubectl has it, what stands in the kubeconfig wins over what is beside it.
+/// As in kubectl, inline values have precedence over files.
 fn inline_user(mut user: AuthInfo) -> Result<AuthInfo, Error> {
     if let Some(path) = user.client_certificate.take()
         && user.client_certificate_data.is_none()
@@ -243,7 +244,7 @@ fn in_cluster(sources: &Sources, looked_at: String) -> Result<SelfContained, Err
     })
 }
 
-/// The content of a file, of a bounded size; none when there is no such file.
+/// The content of a file, limited in size; `None` when there is no such file.
 fn read_if_there(path: &Path) -> Result<Option<String>, Error> {
     match read_file(path) {
         Ok(content) => String::from_utf8(content)
@@ -254,7 +255,7 @@ fn read_if_there(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// The content of a file, of a bounded size.
+/// The content of a file, limited in size.
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::ReadFile {
         path: path.to_owned(),
@@ -374,7 +375,7 @@ users:
             self_contained(&sources, fine).await.unwrap()
         };
         assert_eq!(made("far").await.text, folder.made().await.text);
-        // Its user's credentials come from a program, so that it stays whole.
+        // Its user's credentials come from a program, so the file is kept whole.
         let near = made("near").await;
         assert!(matches!(near.form, Form::Full { .. }), "{near:?}");
         let kubeconfig = parts::parse(near.text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Tokens of `ServiceAccount`s, and kubeconfigs that hold them.
+//! Requests tokens of `ServiceAccount`s, and writes kubeconfigs with them.
 
 use std::time::Duration;
 
@@ -17,46 +17,46 @@ use super::self_contained::read_file;
 use crate::request::Call;
 use crate::{Attempt, ClientOptions, Cluster, ObjectId};
 
-/// The longest token that is accepted, in bytes, because it is stored in a Secret together with other data. Tokens of API servers
-/// have about a thousand bytes.
+/// The longest token that is accepted, in bytes, because it is stored in a Secret together with other data. Tokens of
+/// API servers have about a thousand bytes.
 const LONGEST_TOKEN: usize = 16 << 10;
 
 /// A token of a ServiceAccount.
 #[derive(Clone)]
 pub struct Token {
-    /// What is shown to the API server.
+    /// The bearer token.
     pub secret: SecretString,
-    /// It is worth nothing after that.
+    /// When it expires.
     pub expires: Timestamp,
 }
 
-/// A token could not be had.
+/// A token could not be obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The API server gave none.
+    /// The request failed.
     #[error(transparent)]
     Request(#[from] crate::Error),
-    /// Its answer holds no token, or no time.
-    #[error("the API server's answer to a request for a token of service account {0} holds none")]
+    /// The answer has no token, or no expiry.
+    #[error("the API server's answer to a request for a token of service account {0} contains none")]
     Malformed(String),
-    /// Its token is longer than any API server makes them.
+    /// The token is longer than those of any real API server.
     #[error(
-        "the token of service account {account} has {length} bytes, and {LONGEST_TOKEN} at most are taken"
+        "the token of service account {account} has {length} bytes, and at most {LONGEST_TOKEN} are allowed"
     )]
     TooLong {
         /// `<namespace>/<name>`.
         account: String,
-        /// How long it is.
+        /// Its length.
         length: usize,
     },
 }
 
-/// Has the API server make a token for a `ServiceAccount`, for so long; the server may have a longest time of its own, so
-/// what counts is [`Token::expires`].
+/// Requests a token for a `ServiceAccount` with this lifetime; the server may have a maximum of its own, so
+/// [`Token::expires`] is what counts.
 ///
 /// # Errors
 ///
-/// [`TokenError`]; no message holds a token.
+/// [`TokenError`]; no message contains a token.
 pub async fn request_token(
     cluster: &Cluster,
     namespace: &str,
@@ -95,12 +95,12 @@ pub async fn request_token(
     })
 }
 
-/// A kubeconfig for the same server as the one that a process would use with these options, which shows this token and
-/// nothing else. `server`, where given, takes the place of the server's address.
+/// A kubeconfig for the server that a process with these options would use, with this token as the only credential.
+/// `server`, if given, replaces the server's address.
 ///
 /// # Errors
 ///
-/// When there is no such kubeconfig, it has no usable context, or its authority cannot be read.
+/// When there is no such kubeconfig, it has no usable context, or its certificate authority cannot be read.
 pub fn with_token(
     options: &ClientOptions,
     server: Option<&str>,
@@ -126,7 +126,7 @@ pub fn with_token(
     Ok(written(name, None, &cluster, &user))
 }
 
-/// The same kubeconfig, whose user has another token.
+/// The same kubeconfig with another token for its user.
 pub(super) fn replace_token(kubeconfig: &[u8], token: &SecretString) -> Result<String, Error> {
     let parts = Parts::of(parts::parse(kubeconfig)?)?;
     let user = json!({"token": token.expose_secret()});
@@ -134,7 +134,7 @@ pub(super) fn replace_token(kubeconfig: &[u8], token: &SecretString) -> Result<S
     Ok(written(&parts.context_name, namespace, &parts.cluster, &user))
 }
 
-/// The cluster with its authority in it rather than beside it.
+/// The cluster with its certificate authority inline instead of in a file.
 pub(super) fn inline_authority(mut cluster: Server) -> Result<Server, Error> {
     if let Some(path) = cluster
         .certificate_authority
@@ -147,7 +147,7 @@ pub(super) fn inline_authority(mut cluster: Server) -> Result<Server, Error> {
     Ok(cluster)
 }
 
-/// A kubeconfig of one context. JSON is YAML, and the same content is always the same text.
+/// A kubeconfig with one context. It is JSON, which is valid YAML, and the same content always gives the same text.
 pub(super) fn written(name: &str, namespace: Option<&str>, cluster: &Server, user: &Value) -> String {
     let mut context = json!({"cluster": name, "user": name});
     if let Some(namespace) = namespace {
@@ -209,7 +209,7 @@ mod tests {
         );
         let empty = ask().await;
         assert!(
-            empty.contains("holds none") && !empty.contains("t0ken"),
+            empty.contains("contains none") && !empty.contains("t0ken"),
             "{empty}"
         );
         script.finish();

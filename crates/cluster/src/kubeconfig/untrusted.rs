@@ -1,4 +1,4 @@
-//! A kubeconfig that somebody wrote into a Secret to a client's configuration.
+//! Turns a kubeconfig that somebody wrote into a Secret into a client's configuration.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,18 +14,18 @@ use super::error::{MINIFY_HINT, shown};
 use super::parts::{self, Parts};
 use super::{Error, Limits};
 
-/// A longer address than this is none; the paths of requests are added to it.
+/// The longest accepted server address; the paths of requests are added to it.
 const LONGEST_SERVER: usize = 2048;
 
 /// The current context of a kubeconfig that somebody else wrote.
 ///
-/// No program is run and no file is opened for it, now or later: exec plugins, auth providers and paths are refused where
-/// the context uses them. The connection is set up by [`super::client`], which judges what names resolve to; a client
-/// that is made of the configuration in another way does not.
+/// No program is run and no file is opened for it, now or later: exec plugins, auth providers and paths are refused
+/// if the context uses them. Only a client made by [`super::client`] checks what names resolve to; a client made from
+/// the configuration in another way does not.
 ///
 /// # Errors
 ///
-/// Says what is wrong, in which field, and what to do, without quoting anything secret.
+/// The error says what is wrong, in which field, and what to do, without quoting anything secret.
 pub fn untrusted(text: &[u8], limits: &Limits) -> Result<Config, Error> {
     if text.len() > limits.size {
         return Err(Error::TooLarge {
@@ -61,7 +61,7 @@ pub fn untrusted(text: &[u8], limits: &Limits) -> Result<Config, Error> {
         return Err(Error::NotAllowed {
             field: "proxy-url",
             of,
-            instead: "proxies are not spoken to; write an address that is reached without one",
+            instead: "proxies are not supported here; write an address that can be reached without one",
         });
     }
     if insecure_skip_tls_verify == Some(true) {
@@ -79,7 +79,7 @@ pub fn untrusted(text: &[u8], limits: &Limits) -> Result<Config, Error> {
             return Err(Error::Field {
                 field: "tls-server-name",
                 of,
-                why: "it is no host name",
+                why: "it is not a host name",
             });
         }
         config.tls_server_name = Some(name);
@@ -104,13 +104,13 @@ fn server(parts: &Parts, limits: &Limits) -> Result<Uri, Error> {
     }
     let uri: Uri = text
         .parse()
-        .map_err(|_| unusable("it is no URL; write https://HOST:PORT"))?;
+        .map_err(|_| unusable("it is not a URL; write https://HOST:PORT"))?;
     let authority = uri
         .authority()
-        .ok_or_else(|| unusable("it names no host; write https://HOST:PORT"))?;
+        .ok_or_else(|| unusable("it has no host; write https://HOST:PORT"))?;
     if authority.as_str().contains('@') {
         return Err(unusable(
-            "it holds a user name or password; write those into the user",
+            "it contains a user name or password; write those into the user",
         ));
     }
     if uri.query().is_some() {
@@ -123,7 +123,7 @@ fn server(parts: &Parts, limits: &Limits) -> Result<Uri, Error> {
         Some(scheme) if *scheme == Scheme::HTTP && limits.plain_http => {}
         Some(scheme) if *scheme == Scheme::HTTP => {
             return Err(unusable(
-                "without TLS anybody on the way reads the credentials; write https://",
+                "without TLS, anybody on the network path can read the credentials; write https://",
             ));
         }
         _ => return Err(unusable("it has an unknown scheme; write https://HOST:PORT")),
@@ -137,10 +137,10 @@ fn server(parts: &Parts, limits: &Limits) -> Result<Uri, Error> {
     Ok(uri)
 }
 
-/// What stands in the user itself.
+/// The inline credentials of the user.
 fn credentials(parts: &Parts) -> Result<AuthInfo, Error> {
     let of = parts.of_user();
-    // Taken apart by name, so that a field that kube learns to read is looked at before it has an effect here.
+    // Destructured field by field, so that a field that kube learns to read is reviewed before it has an effect here.
     let AuthInfo {
         username,
         password,
@@ -163,14 +163,14 @@ fn credentials(parts: &Parts) -> Result<AuthInfo, Error> {
         return Err(Error::NotAllowed {
             field: "exec",
             of,
-            instead: "no program is run for a kubeconfig; write a token or a client certificate, as `kco cluster join` does",
+            instead: "exec plugins are not run here; write a token or a client certificate, as `kco cluster join` does",
         });
     }
     if auth_provider.is_some() {
         return Err(Error::NotAllowed {
             field: "auth-provider",
             of,
-            instead: "no provider is asked for a kubeconfig; write a token or a client certificate, as `kco cluster join` does",
+            instead: "auth providers are not supported here; write a token or a client certificate, as `kco cluster join` does",
         });
     }
     let paths = [
@@ -188,7 +188,7 @@ fn credentials(parts: &Parts) -> Result<AuthInfo, Error> {
         return Err(Error::Field {
             field: "token",
             of,
-            why: "it holds a space, a line break or another character that no token has",
+            why: "it contains a space, a line break or another character that is not allowed in a token",
         });
     }
     let certificate = client_certificate_data.filter(|data| !data.is_empty());
@@ -217,7 +217,7 @@ fn credentials(parts: &Parts) -> Result<AuthInfo, Error> {
             return Err(Error::Field {
                 field: "client-key-data",
                 of,
-                why: "it is no base64",
+                why: "it is not base64",
             });
         }
     }
@@ -235,20 +235,20 @@ fn credentials(parts: &Parts) -> Result<AuthInfo, Error> {
     })
 }
 
-/// The certificates of a PEM text in base64.
+/// The certificates of a base64-encoded PEM text.
 fn certificates(data: &str, field: &'static str, of: &str) -> Result<Vec<Vec<u8>>, Error> {
     let wrong = |why| Error::Field {
         field,
         of: of.to_owned(),
         why,
     };
-    let pem = STANDARD.decode(data).map_err(|_| wrong("it is no base64"))?;
+    let pem = STANDARD.decode(data).map_err(|_| wrong("it is not base64"))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem)
         .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
         .collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(wrong("there is no certificate in PEM in it")),
+        _ => Err(wrong("it contains no certificate in PEM format")),
     }
 }
 
@@ -420,8 +420,8 @@ mod tests {
     fn an_unusable_server_says_what_to_write() {
         for (server, words) in [
             ("", "it is missing"),
-            ("198.18.0.10 6443", "it is no URL"),
-            ("/k8s/c1", "it names no host"),
+            ("198.18.0.10 6443", "it is not a URL"),
+            ("/k8s/c1", "it has no host"),
             ("ftp://far", "unknown scheme"),
             ("far:6443", "unknown scheme"),
             ("https://me:s3cr3t@far", "user name or password"),
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn certificates_keys_and_tokens_are_what_they_should_be() {
         let cluster = |data: &str| with_cluster("certificate-authority-data", &json!(data));
-        refused(&cluster("s3cr3t!"), "it is no base64");
+        refused(&cluster("s3cr3t!"), "it is not base64");
         refused(&cluster(&STANDARD.encode("s3cr3t")), "no certificate");
         refused(
             &with_user("client-certificate-data", &json!(pem())),
@@ -486,7 +486,7 @@ mod tests {
             &with_user("client-key-data", &json!(STANDARD.encode("s3cr3t"))),
             "`client-certificate-data` of user \"operator\" is not usable: it is missing",
         );
-        // kube panics on a token that cannot be a header.
+        // kube panics on a token that is not valid in a header.
         refused(&with_user("token", &json!("s3cr3t\n")), "`token` of user");
         refused(
             &with_cluster("tls-server-name", &json!("no host")),
@@ -523,7 +523,7 @@ mod tests {
         assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     }
 
-    /// Values that fields of a kubeconfig may be given.
+    /// Values for fields of a kubeconfig.
     fn any_value() -> impl Strategy<Value = Value> {
         prop_oneof![
             Just(Value::Null),

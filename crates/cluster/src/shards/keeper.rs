@@ -1,4 +1,4 @@
-//! One replica at its Leases: it looks, takes, renews, gives.
+//! Keeps the Leases of one replica: reads, takes, renews and frees them.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,13 +20,13 @@ use super::{ByName, Hold, ShardNews, Sharding, Shared};
 use crate::request::Call;
 use crate::{Apply, Attempt, Cluster, Error, ObjectId, ResourceId, Selector};
 
-/// A Lease as it was when it was last seen to change.
+/// A Lease at its last observed change.
 struct Seen {
     lease: Value,
     since: Instant,
 }
 
-/// Nothing is held any more.
+/// All shards were lost.
 struct Lost;
 
 pub(super) struct Keeper {
@@ -35,13 +35,13 @@ pub(super) struct Keeper {
     identity: String,
     /// One for each shard.
     ids: Vec<ObjectId>,
-    /// All Leases of the controller, also those of another number of shards.
+    /// All Leases of the controller, including those for another number of shards.
     seen: ByName<Seen>,
     looked: Option<Instant>,
-    /// When the last renewal that succeeded began.
+    /// When the last successful renewal began.
     renewed: Instant,
     anchor: usize,
-    /// Somebody wrote on the anchor: look why.
+    /// Somebody wrote to the anchor: read it to see why.
     was_asked: bool,
     shared: Arc<Shared>,
     news: mpsc::UnboundedSender<ShardNews>,
@@ -75,7 +75,7 @@ impl Keeper {
         })
     }
 
-    /// Waits until a shard is held and nobody else counts them otherwise; gives the name of the anchor.
+    /// Waits until a shard is held and no live replica has another number of shards; returns the name of the anchor.
     pub(super) async fn join(&mut self, seen: impl FnOnce()) -> String {
         let mut seen = Some(seen);
         let mut complained = false;
@@ -120,7 +120,7 @@ impl Keeper {
             }
             return Ok(false);
         };
-        // Who joined at the same moment with another number has written by now, or will see what we wrote.
+        // A replica that joined at the same moment with another number has written by now, or will see our write.
         self.look().await?;
         if self.other_number().is_some() {
             join_all(taken.iter().map(|shard| self.write_freed(*shard))).await;
@@ -134,7 +134,7 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Renews, takes and gives until all is left, or lost.
+    /// Renews, takes and gives shards until all are left, or lost.
     pub(super) async fn keep(mut self, leaving: CancellationToken) {
         loop {
             let due = Instant::now() + self.pause();
@@ -182,7 +182,7 @@ impl Keeper {
         self.rearrange().await
     }
 
-    /// Until when there is nothing to do.
+    /// How long there is nothing to do.
     fn pause(&self) -> Duration {
         let times = self.sharding.times;
         let renewal = times.renew.saturating_sub(self.renewed.elapsed());
@@ -205,7 +205,7 @@ impl Keeper {
         self.shared.standing().holds.clone()
     }
 
-    /// Writes the anchor anew.
+    /// Renews the anchor.
     async fn renew(&mut self) -> Result<(), Lost> {
         let began = Instant::now();
         let id = self.ids[self.anchor].clone();
@@ -228,7 +228,7 @@ impl Keeper {
         }
     }
 
-    /// Somebody wrote on it. The next renewal follows at once.
+    /// Somebody wrote to it. The next renewal follows at once.
     async fn look_at_the_anchor(&mut self) -> Result<(), Lost> {
         let id = self.ids[self.anchor].clone();
         match self.cluster.get::<Value>(&id).await {
@@ -250,7 +250,7 @@ impl Keeper {
         self.shared.standing().valid_until = Some(began + self.sharding.times.renew_deadline);
     }
 
-    /// Reads all Leases of the controller. What is not there any more is forgotten.
+    /// Reads all Leases of the controller. Those that no longer exist are forgotten.
     async fn look(&mut self) -> Result<(), Error> {
         let (key, value) = &self.sharding.label;
         let label = format!("{key}={value}");
@@ -272,8 +272,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Notes a Lease; the time counts from when it was first seen like this. Who asks for something is no sign of life
-    /// of who holds it.
+    /// Notes a Lease; the time starts when this state was first seen. A request for shards is not a sign of life of
+    /// the holder.
     fn see(&mut self, name: &str, lease: Value) {
         let since = self
             .seen
@@ -283,7 +283,7 @@ impl Keeper {
         self.seen.insert(name.to_owned(), Seen { lease, since });
     }
 
-    /// A shard that we hold is ours in its Lease too; if not, somebody had reason to think that we are dead.
+    /// A shard that we hold has our name in its Lease; if not, somebody had reason to think that we are dead.
     fn check(&self) -> Result<(), Lost> {
         let holds = self.holds();
         let held = holds
@@ -300,7 +300,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes, gives and asks, by what the look just now has shown.
+    /// Takes, gives and asks for shards, according to the Leases just read.
     async fn rearrange(&mut self) -> Result<(), Lost> {
         let Moves { take, give, ask } = self.moves();
         for shard in self.take(&take).await {
@@ -323,7 +323,7 @@ impl Keeper {
         self.was_asked = false;
         let anchor = self.ids[self.anchor].name().to_owned();
         if self.asker(&anchor).is_some() {
-            // Answered: the next who asks finds room.
+            // Answered: the annotation is free for the next one who asks.
             if let Some(seen) = self.seen.get_mut(&anchor) {
                 remove_annotation(&mut seen.lease, &self.sharding.asks_annotation);
             }
@@ -351,18 +351,18 @@ impl Keeper {
         })
     }
 
-    /// Whose a shard is that we do not hold.
+    /// The holder of a shard that we do not hold.
     fn holder_of(&self, name: &str) -> Holder {
         let other = self.seen.get(name).and_then(|seen| holder(&seen.lease));
         match other {
-            // Written, but the answer was never heard: it is taken once more.
+            // Written, but the answer never arrived: it is taken again.
             Some(other) if other == self.identity => Holder::Nobody,
             Some(other) if self.is_alive(other) => Holder::Other(other.to_owned()),
             Some(_) | None => Holder::Nobody,
         }
     }
 
-    /// True unless no Lease of this holder has changed for as long as it promised.
+    /// False when no Lease of this holder has changed for the promised duration.
     fn is_alive(&self, identity: &str) -> bool {
         self.of(identity).any(|seen| {
             let promised = seen.lease["spec"]["leaseDurationSeconds"].as_u64();
@@ -377,7 +377,7 @@ impl Keeper {
             .filter(move |seen| holder(&seen.lease) == Some(identity))
     }
 
-    /// The number of shards by which a live replica counts, when it is not ours.
+    /// The number of shards of a live replica, if it differs from ours.
     fn other_number(&self) -> Option<String> {
         let ours = self.sharding.count.to_string();
         self.seen.values().find_map(|seen| {
@@ -394,7 +394,7 @@ impl Keeper {
             .map(str::to_owned)
     }
 
-    /// Asks a replica for shards, unless somebody else does.
+    /// Asks a replica for shards, unless somebody else is already asking.
     async fn ask(&self, of: &str) -> Result<(), Error> {
         let renewed = |seen: &&Seen| seen.lease["spec"]["renewTime"].as_str().map(str::to_owned);
         let Some(anchor) = self.of(of).max_by_key(renewed) else {
@@ -408,13 +408,13 @@ impl Keeper {
         let mut asking = anchor.lease.clone();
         asking["metadata"]["annotations"][&self.sharding.asks_annotation] = self.identity.clone().into();
         match self.replace(&id, &asking).await {
-            // Renewed in between: the next look knows.
+            // It was renewed in between: the next read shows.
             Err(error) if !error.is_conflict() => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// Takes what is free, and says what was got.
+    /// Takes free shards, and returns those it got.
     async fn take(&mut self, wanted: &[usize]) -> Vec<usize> {
         let claims = wanted.iter().map(|shard| self.claim(*shard));
         let claimed = join_all(claims).await;
@@ -452,8 +452,8 @@ impl Keeper {
         self.replace(id, &self.claimed(lease)).await
     }
 
-    /// Makes a Lease that nobody holds. By server-side apply, because that is authorised by name; where somebody else
-    /// makes it at the same moment, it changes nothing.
+    /// Creates a Lease without a holder. By server-side apply, because that is authorised by name; if somebody else
+    /// creates it at the same moment, it changes nothing.
     async fn make(&self, id: &ObjectId) -> Result<Value, Error> {
         let (key, value) = &self.sharding.label;
         let mut metadata = json!({
@@ -468,7 +468,7 @@ impl Keeper {
         let how = Apply::by(&self.sharding.manager);
         let applied = self.cluster.apply(id, &lease, &how).await?;
         if holder(&applied.object).is_some() {
-            // Another replica has taken it already; the write that follows is to fail.
+            // Another replica has already taken it; make the write that follows fail.
             let mut outdated = applied.object;
             outdated["metadata"]["resourceVersion"] = "1".into();
             return Ok(outdated);
@@ -502,7 +502,7 @@ impl Keeper {
         spec["leaseDurationSeconds"] = self.sharding.times.lease.as_secs().max(1).into();
         spec["renewTime"] = now;
         if !is_ours {
-            // Whoever asked, asked the one before.
+            // The request was for the previous holder.
             remove_annotation(&mut claimed, &self.sharding.asks_annotation);
         }
         claimed["metadata"]["annotations"][&self.sharding.count_annotation] =
@@ -528,8 +528,8 @@ impl Keeper {
         self.shared.leaves.notify_waiters();
     }
 
-    /// Frees the shards that are being left and in which nothing is under way. The anchor stands for the others, so it
-    /// comes last.
+    /// Frees the shards that are being left and have no work in flight. The anchor stands for the others, so it comes
+    /// last.
     async fn free_what_has_ended(&mut self) {
         let ended = |this: &Self| -> Vec<usize> {
             let standing = this.shared.standing();
@@ -559,7 +559,7 @@ impl Keeper {
         }
     }
 
-    /// Writes that nobody holds a shard. Best effort: else it is free when we are gone.
+    /// Removes the holder of a shard. Best effort: otherwise it becomes free when we are gone.
     async fn write_freed(&self, shard: usize) {
         let id = &self.ids[shard];
         let Some(seen) = self.seen.get(id.name()) else {
@@ -584,7 +584,7 @@ impl Keeper {
         }
     }
 
-    /// Nothing is ours any more.
+    /// Gives up everything at once.
     fn lose(&self) {
         tracing::error!(leases = self.sharding.name, "lost the shards");
         self.shared.standing().valid_until = None;
@@ -614,9 +614,9 @@ fn remove_annotation(lease: &mut Value, name: &str) {
     }
 }
 
-/// The period and up to half as much again, so that replicas do not ask in step.
+/// The period plus a random part of up to half as much, so that replicas do not ask in step.
 fn jittered(period: Duration) -> Duration {
-    // Every `RandomState` has keys of its own; that is as random as this needs to be.
+    // Every `RandomState` has its own keys; that is random enough here.
     let random = f64::from(RandomState::new().hash_one(0_u8) as u32) / f64::from(u32::MAX);
     period.mul_f64(1.0 + random / 2.0)
 }

@@ -1,17 +1,18 @@
-//! Several processes, the replicas, share work: it is cut into shards, each shard has a Lease, and who holds the Lease
-//! does the work.
+//! Splits work between several processes, the replicas: there are shards, each shard has a Lease, and its holder does
+//! the work.
 //!
-//! - Of the Leases that it holds, a replica renews one, its *anchor*, for all of them. Others count it as dead, and take
-//!   its Leases, when none of them has changed for as long as it promised, measured by their own clock (as client-go does
-//!   with a single Lease) and found so by a fresh look.
-//! - Who cannot renew stops before that: [`Shards::lost`] is cancelled, and nothing gets past [`Shards::fence`].
-//! - Nobody takes from a live replica. Who has less than its share asks, by an annotation on the anchor of who has most.
-//!   That write makes the next renewal of the anchor fail, so that a replica which holds everything need not look at
-//!   anything else.
-//! - Who is asked lets the work of some shards end, and frees their Leases.
+//! - Of the Leases that it holds, a replica renews one, its *anchor*, for all of them. Others consider it dead, and
+//!   take its Leases, when none of them has changed for the promised duration, measured by their own clock (as
+//!   client-go does with a single Lease) and confirmed by a fresh read.
+//! - A replica that cannot renew stops before that: [`Shards::lost`] is cancelled, and [`Shards::fence`] refuses
+//!   writes.
+//! - Nobody takes from a live replica. A replica with less than its share asks, by an annotation on the anchor of the
+//!   replica with the most. That write makes the next renewal of the anchor fail, so a replica that holds everything
+//!   need not watch anything else.
+//! - A replica that is asked lets the work of some shards end, and frees their Leases.
 //!
-//! All replicas have to agree about the number of shards. One that sees live ones with another number waits until
-//! they are gone.
+//! All replicas must use the same number of shards. One that sees live replicas with another number waits until they
+//! are gone.
 
 mod keeper;
 mod share;
@@ -32,16 +33,16 @@ use keeper::Keeper;
 /// How long Leases last, and how often they are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardTimes {
-    /// How long others wait, after the last change that they saw, before they count a replica as dead.
+    /// How long others wait after the last change that they saw before they consider a replica dead.
     pub lease: Duration,
-    /// How long a replica tries to renew before it counts all as lost. Shorter than `lease`, so that it has stopped
-    /// before another begins.
+    /// How long a replica tries to renew before it considers all shards lost. Shorter than `lease`, so that it has
+    /// stopped before another one starts.
     pub renew_deadline: Duration,
     /// Time between renewals.
     pub renew: Duration,
-    /// Pause between looks while there are other replicas, and between attempts.
+    /// Pause between reads while there are other replicas, and between attempts.
     pub retry: Duration,
-    /// Time between looks of a replica that holds everything.
+    /// Time between reads of a replica that holds everything.
     pub look: Duration,
 }
 
@@ -58,26 +59,26 @@ impl Default for ShardTimes {
     }
 }
 
-/// Which Leases, and how they are written.
+/// Which Leases there are, and how they are written.
 #[derive(Clone, Debug)]
 pub struct Sharding {
     /// Namespace of the Leases.
     pub namespace: String,
-    /// What their names begin with.
+    /// The prefix of their names.
     pub name: String,
     /// How many shards there are; the same for all replicas.
     pub count: u16,
     /// A label by which these Leases, and no others, are found.
     pub label: (String, String),
-    /// Whom the Leases go with.
+    /// The owner with which the Leases are garbage-collected.
     pub owner: Option<OwnerReference>,
-    /// The annotation for the number of shards.
+    /// The annotation with the number of shards.
     pub count_annotation: String,
-    /// The annotation for who asks for more.
+    /// The annotation with the replica that asks for more.
     pub asks_annotation: String,
-    /// Field manager of what is made.
+    /// Field manager for the Leases.
     pub manager: String,
-    /// How long, how often.
+    /// Durations and intervals.
     pub times: ShardTimes,
 }
 
@@ -88,7 +89,7 @@ impl Sharding {
     }
 }
 
-/// The names of the Leases of so many shards.
+/// The names of the Leases for this many shards.
 pub fn shard_leases(name: &str, count: u16) -> Vec<String> {
     (0..count).map(|shard| format!("{name}-shard-{shard}")).collect()
 }
@@ -98,33 +99,33 @@ pub fn shard_leases(name: &str, count: u16) -> Vec<String> {
 pub enum ShardNews {
     /// It is ours.
     Gained(u16),
-    /// It is no longer ours, and nothing of us is under way in it.
+    /// It is no longer ours, and no work of ours is in flight in it.
     Left(u16),
 }
 
-/// How a shard stands with this replica.
+/// The state of a shard in this replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Hold {
     #[default]
     Away,
     Held,
-    /// Nothing new begins in it; it is freed when all that is under way has ended.
+    /// No new work begins in it; it is freed when all work in flight has ended.
     Leaving,
 }
 
-/// What keeper and workers share.
+/// State shared by the keeper and the workers.
 #[derive(Debug)]
 struct Standing {
     holds: Vec<Hold>,
-    /// How much is under way in each.
+    /// The number of work items in flight in each.
     busy: Vec<usize>,
-    /// Until when the last renewal lets us write.
+    /// Until when the last renewal allows writes.
     valid_until: Option<Instant>,
 }
 
 struct Shared {
     standing: Mutex<Standing>,
-    /// Something under way in a shard that is being left has ended.
+    /// Work in flight in a shard that is being left has ended.
     ended: Notify,
     /// A shard is being left.
     leaves: Notify,
@@ -142,9 +143,9 @@ impl Shared {
     }
 }
 
-/// The shards that this replica holds, kept for as long as this lives.
+/// The shards that this replica holds, kept as long as this value lives.
 ///
-/// Dropped, nothing is renewed any more and all runs out; [`Shards::release`] frees it at once.
+/// When dropped, nothing is renewed any more and all Leases expire; [`Shards::release`] frees them at once.
 pub struct Shards {
     shared: Arc<Shared>,
     anchor: String,
@@ -155,11 +156,11 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Waits until there is a shard to hold; dropping the future gives up. What is gained from then on is told to
-    /// the receiver, beginning with the first.
+    /// Waits until there is a shard to hold; dropping the future gives up. The receiver gets all shards gained from
+    /// then on, beginning with the first.
     ///
-    /// `identity` is no other process's: pod name and a random part. `seen` is called after the first look at the Leases:
-    /// from then on this is a replica that would take over.
+    /// `identity` has to be unique among processes: pod name and a random part. `seen` is called after the first read
+    /// of the Leases: from then on this replica would take over.
     ///
     /// Failing requests are logged and repeated.
     ///
@@ -204,7 +205,7 @@ impl Shards {
         Ok((shards, told))
     }
 
-    /// The name of the Lease that this replica renews: as long as it is held, the replica is alive. It stays the same.
+    /// The name of the Lease that this replica renews: as long as it is held, the replica is alive. It never changes.
     pub fn anchor(&self) -> &str {
         &self.anchor
     }
@@ -214,7 +215,7 @@ impl Shards {
         &self.leases
     }
 
-    /// For who begins work.
+    /// The door that admits work.
     pub fn door(&self) -> Door {
         Door(self.shared.clone())
     }
@@ -225,13 +226,13 @@ impl Shards {
         Fence::new(move || shared.is_valid())
     }
 
-    /// Cancelled once nothing is held any more although nobody gave it up. Whoever works stops then, before
-    /// another begins.
+    /// Cancelled once all shards were lost without being given up. Work must stop then, before another replica
+    /// starts.
     pub fn lost(&self) -> CancellationToken {
         self.shared.lost.clone()
     }
 
-    /// Begins no more work, and frees every shard as soon as nothing is under way in it.
+    /// Begins no more work, and frees every shard as soon as no work is in flight in it.
     pub fn leave(&self) {
         self.leaving.cancel();
     }
@@ -240,7 +241,7 @@ impl Shards {
     pub async fn release(mut self) {
         self.leave();
         if let Some(keeping) = self.keeping.take() {
-            // It panicked; what was held runs out.
+            // It panicked; the Leases expire.
             let _ = keeping.await;
         }
     }
@@ -248,7 +249,7 @@ impl Shards {
 
 impl Drop for Shards {
     fn drop(&mut self) {
-        // Released or not: whoever has this no longer, no longer holds anything.
+        // Whether released or not: once this is dropped, nothing is held.
         if self.keeping.is_some() {
             self.shared.standing().valid_until = None;
         }
@@ -256,17 +257,17 @@ impl Drop for Shards {
     }
 }
 
-/// Where work is let in, or not; cheap to clone.
+/// Admits work or refuses it; cheap to clone.
 #[derive(Clone)]
 pub struct Door(Arc<Shared>);
 
 impl Door {
-    /// The shard of what has this UID: the same in every replica.
+    /// The shard of the object with this UID: the same in every replica.
     pub fn shard_of(&self, uid: &str) -> u16 {
         shard_of(uid, self.0.standing().holds.len())
     }
 
-    /// Begins work on what has this UID; none when that is another replica's.
+    /// Begins work on the object with this UID; `None` when another replica is responsible.
     pub fn enter(&self, uid: &str) -> Option<Entered> {
         let shard = usize::from(self.shard_of(uid));
         let is_valid = self.0.is_valid();
@@ -282,7 +283,7 @@ impl Door {
         })
     }
 
-    /// How many shards are held, and how many there are.
+    /// How many shards are held, and how many exist.
     pub fn count(&self) -> (usize, usize) {
         let standing = self.0.standing();
         let held = standing.holds.iter().filter(|hold| **hold == Hold::Held).count();
@@ -290,14 +291,14 @@ impl Door {
     }
 }
 
-/// Work that is under way. Its shard stays ours until this is dropped, or lost.
+/// Work in flight. Its shard remains ours until this is dropped, or the shard is lost.
 pub struct Entered {
     shared: Arc<Shared>,
     shard: usize,
 }
 
 impl Entered {
-    /// Waits until its shard is to be left, which happens once this and all else that is under way in it has ended.
+    /// Waits until its shard is to be left, which happens once this and all other work in flight in it has ended.
     pub async fn is_to_leave(&self) {
         loop {
             let leaves = self.shared.leaves.notified();
@@ -321,7 +322,7 @@ impl Drop for Entered {
     }
 }
 
-/// FNV-1a of 64 bits: replicas of different builds have to agree, so the hash is written down here.
+/// 64-bit FNV-1a: replicas of different builds have to agree, so the hash is implemented here.
 fn shard_of(uid: &str, count: usize) -> u16 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,17 +1,17 @@
-//! Who is to hold which shards: what is seen of the Leases becomes what one replica does next.
+//! Decides who should hold which shards: from what a replica sees of the Leases to its next actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose a shard is.
+/// The holder of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Holder {
     /// Free: never taken, freed, or its holder is dead.
     Nobody,
     /// Ours.
     Me,
-    /// Ours, until the work under way in it has ended.
+    /// Ours, until the work in flight in it has ended.
     Leaving,
-    /// That of a replica that is alive.
+    /// A replica that is alive.
     Other(String),
 }
 
@@ -21,22 +21,22 @@ pub(super) struct Sight {
     pub(super) shards: Vec<Holder>,
     /// The one whose Lease stands for all of ours; it is never given away.
     pub(super) anchor: Option<usize>,
-    /// Others who have less than they should, and ask us for more.
+    /// Another replica that has less than its share, and asks us for more.
     pub(super) asks_us: Option<String>,
-    /// Where this replica begins to take: not where all others do.
+    /// Where this replica begins to take shards: replicas begin at different places.
     pub(super) begin: usize,
 }
 
-/// What the replica does.
+/// What the replica does next.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Moves {
     pub(super) take: Vec<usize>,
     pub(super) give: Vec<usize>,
-    /// Whom it asks for more.
+    /// The replica that it asks for more.
     pub(super) ask: Option<String>,
 }
 
-/// Everybody gets as many as everybody else, give or take one.
+/// Everybody gets the same number, plus or minus one.
 pub(super) fn moves(sight: &Sight) -> Moves {
     let mut others: BTreeMap<&str, usize> = BTreeMap::new();
     for holder in &sight.shards {
@@ -89,7 +89,7 @@ impl Sight {
 mod tests {
     use super::*;
 
-    /// `-` is nobody's, `m` ours, `l` ours no longer; other letters are others.
+    /// `-` is free, `m` ours, `l` being left by us; other letters are other replicas.
     fn sight(shards: &str) -> Sight {
         let holder = |letter| match letter {
             '-' => Holder::Nobody,
@@ -154,11 +154,11 @@ mod tests {
         asks("aaabbm", Some("a"));
         asks("aabbmm", None);
         asks("aaa-", None);
-        // One more replica than shards waits.
+        // With more replicas than shards, one waits.
         asks("ab", None);
     }
 
-    /// Replicas that act in turns come to an even share, whoever joins.
+    /// Replicas that take turns reach an even share, whoever joins.
     #[test]
     fn turns_end_with_an_even_share() {
         for (count, replicas) in [(8, 1), (8, 2), (8, 3), (7, 3), (3, 3), (2, 3), (16, 5)] {

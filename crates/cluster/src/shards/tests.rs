@@ -1,4 +1,4 @@
-//! Replicas on a server that keeps Leases, with the optimistic locking of a real one.
+//! Replicas with a server that stores Leases, with the optimistic locking of a real one.
 
 use futures::FutureExt as _;
 use http::Method;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::scripted::Script;
 
-/// Long enough that a busy machine decides nothing.
+/// Long enough that the load of the machine decides nothing.
 const TIMES: ShardTimes = ShardTimes {
     lease: Duration::from_secs(3),
     renew_deadline: Duration::from_secs(2),
@@ -17,7 +17,7 @@ const TIMES: ShardTimes = ShardTimes {
     look: Duration::from_millis(500),
 };
 
-/// As long as anything may take that has no deadline of its own.
+/// The time limit for everything that has no deadline of its own.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn sharding(count: u16) -> Sharding {
@@ -51,7 +51,7 @@ impl Server {
         }
     }
 
-    /// What one replica talks to.
+    /// The connection of one replica.
     fn cluster(&self) -> Cluster {
         let this = self.clone();
         let script = Script::new("leases");
@@ -123,7 +123,7 @@ fn held(shards: &Shards) -> usize {
     shards.door().count().0
 }
 
-/// A UID that lies in this shard.
+/// A UID in this shard.
 fn uid_in(shard: u16, count: usize) -> String {
     let mut uids = (0..).map(|number: u32| number.to_string());
     uids.find(|uid| shard_of(uid, count) == shard).unwrap()
@@ -180,7 +180,7 @@ async fn replicas_share_evenly_and_one_that_leaves_is_replaced_at_once() {
 async fn work_under_way_keeps_its_shard_until_it_ends() {
     let server = Server::new();
     let a = server.join("a", 2).await;
-    // The one that is given away: the anchor never is.
+    // The shard that is given away: the anchor never is.
     let given = (0..2)
         .find(|shard| !a.anchor().ends_with(&shard.to_string()))
         .unwrap();

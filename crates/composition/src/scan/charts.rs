@@ -1,16 +1,16 @@
-//! The charts of a tree: their files, their default values, what their schemas allow.
+//! The charts of a tree: their files, their default values, and what their schemas allow.
 
 use helm::chart::Chart;
 use serde_json::{Map, Value};
 
 use super::possible::ChartIndex;
 
-/// One chart of the tree. A chart that is declared twice, under two names, is in the list twice.
+/// One chart of the tree. A chart that is declared twice, under two names, is listed twice.
 pub(super) struct Place<'c> {
     pub(super) chart: &'c Chart,
-    /// The names that lead to it, the root's first.
+    /// Names from the root chart down to this one.
     names: Vec<String>,
-    /// The charts on the way to it, the root first, itself last.
+    /// Charts from the root down to and including this one.
     line: Vec<ChartIndex>,
     /// Its `values.yaml`.
     values: Map<String, Value>,
@@ -18,22 +18,22 @@ pub(super) struct Place<'c> {
 }
 
 impl Place<'_> {
-    /// The path that its files begin with, as in `# Source:`.
+    /// The path that its file names begin with, as in `# Source:`.
     pub(super) fn path(&self) -> String {
         self.names.join("/charts/")
     }
 
-    /// The name it goes by.
+    /// The name it is declared under.
     pub(super) fn name(&self) -> &str {
         self.names.last().map_or("", String::as_str)
     }
 }
 
-/// More places than this for charts are not looked at. Each name that a dependency is declared under is one, so their
+/// At most this many places for charts are looked at. Each name that a dependency is declared under is one, so their
 /// number can double with each level.
 pub(super) const MAX_PLACES: usize = 500;
 
-/// A chart and all charts below it, whether enabled or not; and whether that is all of them.
+/// A chart and all charts below it, enabled or not; and whether the list is complete.
 pub(super) fn all(chart: &Chart) -> (Vec<Place<'_>>, bool) {
     let mut places = Vec::new();
     add(chart, chart.name(), &[], &[], &mut places);
@@ -81,7 +81,7 @@ fn add<'c>(chart: &'c Chart, name: &str, names: &[String], line: &[ChartIndex], 
     }
 }
 
-/// What `values.yaml` of the chart, and those of the charts above it, say at a path.
+/// What the `values.yaml` of the chart and of the charts above it have at a path.
 pub(super) fn defaults<'v>(places: &'v [Place<'_>], index: ChartIndex, path: &[String]) -> Defaults<'v> {
     let place = &places[index];
     let mut defaults = Defaults::default();

@@ -1,26 +1,26 @@
-//! Text, as templates print it, into the kinds of the documents in it: a line at a time, by indentation.
+//! Reads text as templates print it, one line at a time, and finds the kinds of the documents in it by indentation.
 //!
-//! Only what decides is kept, so that the many ways through a template fall together again at the end of
+//! Only what affects the result is kept, so that the many ways through a template become equal again at the end of
 //! nearly every line.
 
 use std::collections::BTreeSet;
 
 use super::possible::{Hole, RELEASE_NAMESPACE};
 
-/// Something that was read.
+/// Something that was found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Found {
     /// A document is of this kind.
     Kind { api_version: String, kind: String },
-    /// What is printed at this line cannot be told, for that reason.
+    /// What is printed at this line is unknown, for the reason that the hole records.
     Unknown { hole: Hole, line: usize },
-    /// An object stands in this namespace, whatever the release's.
+    /// An object is in this namespace, whichever the release's is.
     Namespace(String),
-    /// A role of this kind allows this; the kind is that of the document, as far as it was read.
+    /// A role of this kind has this rule; the kind is `None` when the document has not shown it yet.
     Rule { kind: Option<String>, rule: Rule },
 }
 
-/// A rule of a role that a chart brings.
+/// A rule of a role in a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rule {
     pub(super) groups: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub(super) struct Rule {
     pub(super) verbs: BTreeSet<String>,
 }
 
-/// One way through the templates up to a point: where it is in its line and its document.
+/// One way through the templates up to a point: the position in its line and its document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct State {
     line: Line,
@@ -37,11 +37,11 @@ pub(super) struct State {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
-    /// What is there since its start.
+    /// The text since its start.
     Start(String),
     /// The value of a key that matters.
     Value(Key, String),
-    /// Nothing more in it matters.
+    /// The rest of it does not matter.
     Rest,
 }
 
@@ -64,10 +64,10 @@ enum Key {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Document {
-    /// How far its keys are indented.
+    /// The indentation of its keys.
     root: Option<usize>,
     object: Object,
-    /// Text of its own lines that cannot be told: it may hold keys, or whole documents.
+    /// Unknown text on lines of its own: it may contain keys, or whole documents.
     opaque: Option<Opaque>,
     section: Section,
 }
@@ -83,7 +83,7 @@ struct Object {
 struct Opaque {
     hole: Hole,
     line: usize,
-    /// True when it can hold more than keys of this document.
+    /// True when it can contain more than keys of this document.
     is_text: bool,
 }
 
@@ -91,7 +91,7 @@ struct Opaque {
 enum Section {
     #[default]
     Other,
-    /// `metadata:`, and how far its keys are indented.
+    /// `metadata:`, and the indentation of its keys.
     Metadata(Option<usize>),
     /// `items:` of a list.
     Items { indent: Option<usize>, item: Object },
@@ -99,7 +99,7 @@ enum Section {
     Rules(Rules),
 }
 
-/// Where a walk is in the rules of a role.
+/// The position of a walk in the rules of a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Rules {
     /// The column of the dashes that begin a rule.
@@ -116,14 +116,14 @@ enum RuleList {
     Other,
 }
 
-/// What an action prints, besides text.
+/// The layout of what an action prints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Spaces that `indent` or `nindent` puts before each line.
     pub(super) indent: Option<usize>,
     /// True for `nindent`.
     pub(super) on_new_line: bool,
-    /// True when it is one value as YAML, so that no document ends in it.
+    /// True when it is one value as YAML, so that no document can end in it.
     pub(super) is_yaml: bool,
 }
 
@@ -138,12 +138,12 @@ impl State {
         !self.is_nested(column)
     }
 
-    /// True when a named template is to be followed from here on, line by line.
+    /// True when a named template has to be followed line by line from here on.
     pub(super) fn follows(&self, shape: Shape) -> bool {
         self.is_open(shape) && !self.is_in_list()
     }
 
-    /// True when what is printed in this line does not matter.
+    /// True when what is printed at this point does not matter.
     pub(super) fn is_indifferent(&self, shape: Shape) -> bool {
         match (&self.line, shape.on_new_line) {
             (Line::Rest, false) => true,
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Keys of `metadata` matter, and they are nested.
+    /// Keys of `metadata` matter, although they are nested.
     fn may_be_key(&self, column: usize) -> bool {
         matches!(self.document.section, Section::Metadata(at) if at.is_none_or(|at| at == column))
     }
@@ -238,7 +238,7 @@ impl State {
         }
     }
 
-    /// Finds out whether the line matters, as soon as it can be told.
+    /// Finds out whether the line matters, as soon as that is certain.
     fn classify(&mut self, is_whole: bool, at: usize, found: &mut Vec<Found>) {
         let Line::Start(text) = &self.line else { return };
         let text = text.clone();
@@ -288,7 +288,7 @@ impl State {
         }
     }
 
-    /// Within `items`, the length of the line up to the first key after its dash.
+    /// Within `items`, the length of the line up to the first key after the item's dash.
     fn enter_item(
         &mut self,
         column: usize,
@@ -315,7 +315,7 @@ impl State {
         Some(column + 2)
     }
 
-    /// An item of a list that is printed as a whole.
+    /// A list item that is printed as a whole.
     fn note_item(&mut self, text: &str, at: usize) {
         let item = text.trim_start().strip_prefix('-').unwrap_or_default().trim();
         let in_items = matches!(self.document.section, Section::Items { .. });
@@ -434,7 +434,7 @@ impl State {
         self.end_document(found);
     }
 
-    /// Forgets what the line holds, and notes that something was lost.
+    /// Drops the content of the line, and notes that something was lost.
     pub(super) fn blur(&mut self, hole: Hole, at: usize) {
         if !matches!(self.line, Line::Rest) {
             self.line = Line::Rest;
@@ -443,7 +443,7 @@ impl State {
     }
 }
 
-/// The items of a typed list need not repeat what the list says.
+/// Items of a typed list may omit what the list says.
 fn report_item(item: &Object, list: &Object, found: &mut Vec<Found>) {
     if *item == Object::default() {
         return;
@@ -478,7 +478,7 @@ impl Object {
 }
 
 impl Rules {
-    /// One whole line; gives what cannot be told in it.
+    /// Reads a whole line; returns its hole if it has unknown parts.
     fn line(&mut self, text: &str, kind: Option<&str>, found: &mut Vec<Found>) -> Option<Hole> {
         let text = text.trim_end();
         let mut content = text.trim_start();
@@ -537,7 +537,7 @@ impl Rule {
     }
 }
 
-/// A key and the start of its value, once the colon after it is seen for certain.
+/// A key and the start of its value, once the colon after the key is certain.
 fn split_key(content: &str, is_whole: bool) -> Option<(&str, &str)> {
     if let Some((key, value)) = content.split_once(": ") {
         return Some((key, value));

@@ -1,4 +1,4 @@
-//! What expressions do besides having a value: most do nothing, and need no look where nobody wants the value.
+//! Finds expressions with side effects. Most have none, and need no evaluation where their value is unused.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,10 +7,10 @@ use gotemplate::string::Str;
 
 use super::walk::Defines;
 
-/// The variable that charts assign results to which they do not want.
+/// The variable that charts assign unwanted results to.
 const BLANK: &[u8] = b"$_";
 
-/// The named templates that can come to a lookup.
+/// The named templates that can lead to a lookup.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     looking_up: HashSet<String>,
@@ -20,7 +20,7 @@ impl Effects {
     pub(super) fn new(defines: &Defines) -> Self {
         let mut effects = Self::default();
         let mut callers: HashMap<String, Vec<&str>> = HashMap::new();
-        // From those that look something up themselves back to all that come to them.
+        // From the templates that look something up themselves, back to all their callers.
         let mut to_visit = Vec::new();
         for (name, trees) in defines {
             for tree in trees.iter() {
@@ -53,7 +53,7 @@ impl Effects {
     }
 }
 
-/// True when a pipeline's value goes where charts put what they do not want.
+/// True when a pipeline's value is assigned to the variable for unwanted results.
 pub(super) fn is_blank(pipe: &Pipe) -> bool {
     let [variable] = pipe.variables.as_slice() else {
         return false;
@@ -61,7 +61,7 @@ pub(super) fn is_blank(pipe: &Pipe) -> bool {
     variable.name.as_bytes() == BLANK
 }
 
-/// True when a template reads `$_` all the same.
+/// True when a template does read `$_`.
 pub(super) fn reads_blank(tree: &Tree) -> bool {
     let mut is_read = false;
     visit_list(&tree.root, &mut |seen| {
@@ -72,7 +72,7 @@ pub(super) fn reads_blank(tree: &Tree) -> bool {
 
 /// Something in a template.
 enum Seen<'t> {
-    /// A function with those of its arguments that are not piped to it.
+    /// A function with its arguments, except the piped one.
     Call(&'t Str, &'t [Expr]),
     /// `{{ template }}`
     Template(&'t Str),
@@ -80,11 +80,11 @@ enum Seen<'t> {
     Variable(&'t Str),
 }
 
-/// What is called, if that has effects or can have them.
+/// A call that has effects or may have them.
 enum Called {
     /// A named template.
     Named(String),
-    /// A template by a name that is computed, or as text.
+    /// A template whose name is computed, or that is given as text.
     Unknown,
     /// `lookup`
     Lookup,

@@ -1,4 +1,4 @@
-//! Expressions to everything that they can be.
+//! Evaluates expressions to everything that they can be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,16 +16,16 @@ use super::possible::{
 };
 use super::walk::{Lookup, Scope, Walk, is_function};
 
-/// Calls of one function with more combinations of arguments than this are taken as unknown.
+/// The results of calls of one function with more combinations of arguments than this are treated as unknown.
 const MAX_CALLS: usize = 64;
 
-/// What a call of a pure function takes, in steps of the walk.
+/// The cost of calling a pure function, in steps of the walk.
 const STEPS_OF_A_CALL: usize = 10;
 
-/// Longest path into values that is followed.
+/// Longest path into values that is tracked.
 const MAX_PATH: usize = 16;
 
-/// Functions that give the same result for the same texts and numbers: they are called as they are.
+/// Functions that give the same result for the same texts and numbers: the real function is called.
 const PURE: [&str; 37] = [
     "print",
     "printf",
@@ -239,7 +239,7 @@ impl<'c> Walk<'c> {
         texts
     }
 
-    /// What values say by default, and that a user may say something else; or all that their schema allows.
+    /// The defaults of a value, and a hole for what a user may set instead; or all texts that the schema allows.
     fn values_texts(&mut self, chart: usize, path: &Shared<[String]>) -> Rc<[Rc<str>]> {
         let key = (chart, path.clone());
         if let Some(known) = self.known.values_texts.get(&key) {
@@ -266,7 +266,7 @@ impl<'c> Walk<'c> {
         defaults.found
     }
 
-    /// The hole that a value leaves where it is not known.
+    /// The hole for a value that is unknown.
     fn hole_of(&mut self, alternative: &Alternative) -> Hole {
         match alternative {
             Alternative::Hole(hole) => *hole,
@@ -292,7 +292,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// A result that is not known, for the reason of the first argument that is not.
+    /// An unknown result; the reason is that of the first unknown argument.
     fn opaque(&mut self, function: &str, arguments: &[Possible]) -> Possible {
         let source = arguments.iter().find_map(some_source);
         let hole = match source {
@@ -302,7 +302,7 @@ impl<'c> Walk<'c> {
         Possible::hole(hole)
     }
 
-    /// Keys and elements of what is ranged over.
+    /// Keys and elements that a `range` goes over.
     pub(super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
         let (mut keys, mut elements) = (Vec::new(), Vec::new());
         for alternative in value.iter() {
@@ -333,7 +333,7 @@ impl<'c> Walk<'c> {
         )
     }
 
-    /// The keys that values have by default, and that a user may give them others.
+    /// The default keys of a value, and a hole for other keys that a user may set.
     fn values_keys(&mut self, chart: usize, path: &Shared<[String]>) -> Possible {
         let key = (chart, path.clone());
         if let Some(known) = self.known.values_keys.get(&key) {
@@ -356,7 +356,7 @@ impl<'c> Walk<'c> {
         keys
     }
 
-    /// A field that is called: of what charts see, `.Capabilities.APIVersions.Has` and the ways into `.Files`.
+    /// A field that is called: in charts, `.Capabilities.APIVersions.Has` and the methods of `.Files`.
     fn method(&mut self, value: &Possible, arguments: &[Possible]) -> Possible {
         let mut all = vec![value.clone()];
         all.extend(arguments.iter().cloned());
@@ -403,14 +403,14 @@ impl<'c> Walk<'c> {
             ("toYaml" | "toJson" | "fromYaml" | "fromJson" | "toRawJson" | "toPrettyJson", [_]) => {
                 self.opaque(function, arguments)
             }
-            // Texts that are shortened, quoted or indented stay what they were to the reader.
+            // Unknown texts that are trimmed or indented keep their hole, and so its reason.
             ("indent" | "nindent" | "trim", _) if last().iter().any(is_unknown) => last(),
             (name, all) if PURE.contains(&name) => self.called(name, all),
             (name, all) => self.opaque(name, all),
         }
     }
 
-    /// The results of a pure function, for each combination of what its arguments can be.
+    /// The results of a pure function for each combination of the values of its arguments.
     fn called(&mut self, function: &str, arguments: &[Possible]) -> Possible {
         let key = (function.to_owned(), arguments.to_vec());
         if let Some(known) = self.known.called.get(&key) {
@@ -456,7 +456,7 @@ impl<'c> Walk<'c> {
         result
     }
 
-    /// What the function itself says.
+    /// The result of the real function.
     fn call_pure(&mut self, function: &str, arguments: Vec<GoValue>) -> Option<String> {
         let key = (function.to_owned(), arguments.len());
         self.steps.spend(STEPS_OF_A_CALL);
@@ -474,7 +474,7 @@ impl<'c> Walk<'c> {
         String::from_utf8(result).ok()
     }
 
-    /// Each alternative as the engine has it; `None` for those that are not known.
+    /// Each alternative as a value of the engine; `None` for unknown ones.
     fn go_values(&mut self, value: &Possible) -> Vec<Option<GoValue>> {
         let mut values = Vec::new();
         for alternative in value.iter() {
@@ -584,7 +584,7 @@ impl<'c> Walk<'c> {
             .collect()
     }
 
-    /// `set $map key value` changes what the variable holds.
+    /// `set $map key value` changes the variable's value.
     fn note_set(&mut self, function: &Expr, arguments: &[Expr], value: &Possible, scope: &mut Scope) {
         if is_function(function, "set")
             && let Some(Expr::Variable { variable, fields, .. }) = arguments.first()
@@ -612,7 +612,7 @@ fn listed(items: impl IntoIterator<Item = Possible>) -> Possible {
     Possible::one(Alternative::List(Rc::new(items).into()))
 }
 
-/// The first thing in a value that is not known.
+/// The first unknown part of a value.
 fn some_source(value: &Possible) -> Option<Alternative> {
     value.iter().find_map(|alternative| match alternative {
         Alternative::Hole(_) | Alternative::Values(..) => Some(alternative.clone()),
@@ -627,7 +627,7 @@ fn is_unknown(alternative: &Alternative) -> bool {
     some_source(&Possible::one(alternative.clone())).is_some()
 }
 
-/// One map with the keys of all; what is not made by `dict` stays beside it.
+/// One map with the keys of all; alternatives that are not maps made by `dict` are kept.
 fn merged(maps: &[Possible]) -> Possible {
     let alternatives = maps.iter().flat_map(Possible::iter);
     joined(alternatives.filter(|alternative| {

@@ -1,9 +1,9 @@
-//! A chart's syntax trees into everything that it can ever touch: the upper bound of what its controller may
-//! be given.
+//! Finds everything that a chart can ever touch from its syntax trees: the upper bound of what its controller may be
+//! granted.
 //!
-//! Nothing is rendered. The walk takes every branch: documents of templates and hooks, what helpers print,
-//! lookups, subcharts whether enabled or not, definitions in `crds/`. What a user's values decide cannot be
-//! told; the place is listed, and the chart's defaults are taken along.
+//! Nothing is rendered. The walk takes every branch: documents of templates and hooks, what helpers print, lookups,
+//! subcharts whether enabled or not, definitions in `crds/`. Whatever depends on the user's values is unknown; the
+//! place is listed as unresolved, and the chart's defaults are included.
 
 mod charts;
 mod document;
@@ -28,24 +28,24 @@ use self::document::{Found, Rule};
 use self::possible::{Alternative, Hole, Possible};
 use self::walk::{Defines, Walk};
 
-/// Everything that a chart can touch, as far as its trees tell.
+/// Everything that a chart can touch, as far as its trees show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Kinds of the objects that it can render, hooks and definitions included.
     pub kinds: BTreeSet<Kind>,
-    /// Kinds that its own definitions in `crds/` add.
+    /// Kinds that its own definitions in `crds/` define.
     pub defined: BTreeSet<Defined>,
-    /// Kinds that its templates look up, and whether they read all of a kind.
+    /// Kinds that its templates look up, and whether they list all objects of a kind.
     pub lookups: BTreeMap<Kind, Reads>,
-    /// Likewise, in texts that are given to `tpl`, as of values.yaml.
+    /// The same for texts passed to `tpl`, for example from values.yaml.
     pub text_lookups: BTreeMap<Kind, Reads>,
-    /// Namespaces that it names, besides that of the release.
+    /// Namespaces that it names, other than that of the release.
     pub namespaces: BTreeSet<String>,
-    /// What the Roles that it brings allow: `verb group/resource`.
+    /// What the Roles in the chart allow: `verb group/resource`.
     pub rules: BTreeSet<String>,
-    /// What the `ClusterRole`s that it brings allow.
+    /// What the `ClusterRole`s in the chart allow.
     pub cluster_rules: BTreeSet<String>,
-    /// What could not be told, and where.
+    /// What could not be determined, and where.
     pub unresolved: BTreeSet<Unresolved>,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A kind that a chart's own definition adds.
+/// A kind that the chart itself defines.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Defined {
     /// API group.
@@ -80,7 +80,7 @@ pub struct Defined {
     pub kind: String,
     /// Plural resource name.
     pub plural: String,
-    /// True when its objects stand in namespaces.
+    /// True when it is namespaced.
     pub namespaced: bool,
 }
 
@@ -94,21 +94,21 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// The verbs for it.
+    /// The verbs that this needs.
     pub fn verbs(self) -> impl Iterator<Item = Verb> {
         let one = self.one.then_some(Verb::Get);
         one.into_iter().chain(self.all.then_some(Verb::List))
     }
 }
 
-/// A place whose outcome the trees do not tell.
+/// A place whose result cannot be determined from the trees.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unresolved {
     /// Path of the template, as in `# Source:`.
     pub file: String,
-    /// Line in it, counted from 1.
+    /// Line in the file, counted from 1.
     pub line: usize,
-    /// What decides.
+    /// What it depends on.
     pub what: String,
 }
 
@@ -124,7 +124,7 @@ pub fn scan(chart: &Chart) -> Scan {
     let (places, is_complete) = charts::all(chart);
     if !is_complete {
         let what = format!(
-            "it has more charts below it, each counted for each name that it goes by, than the {} that are followed",
+            "it has more subcharts, counted once for each name they are declared under, than the {} that the scan follows",
             charts::MAX_PLACES
         );
         scan.note(&format!("{}/Chart.yaml", chart.name()), 1, what);
@@ -147,8 +147,8 @@ pub fn scan(chart: &Chart) -> Scan {
 type Executed = (String, usize, Rc<Tree>);
 
 impl Scan {
-    /// The templates that are executed, and all that are called by name. A name may have several templates: which
-    /// one is called depends on the subcharts that are enabled.
+    /// The templates that are executed, and all that are called by name. A name may have several templates: which one
+    /// is called depends on which subcharts are enabled.
     fn parsed(&mut self, places: &[Place<'_>]) -> (Vec<Executed>, Defines) {
         let mut files = Vec::new();
         let mut defines: HashMap<String, Vec<Rc<Tree>>> = HashMap::new();
@@ -185,7 +185,7 @@ impl Scan {
     }
 
     fn take(&mut self, path: &str, walk: &mut Walk<'_>) {
-        // Notes are printed and become no objects; what they look up counts all the same.
+        // NOTES.txt is printed and creates no objects, but its lookups count.
         let is_notes = path.ends_with("NOTES.txt");
         for found in std::mem::take(&mut walk.found) {
             match found {
@@ -208,7 +208,7 @@ impl Scan {
         }
     }
 
-    /// A role whose kind comes after its rules, or is not known, is taken for either.
+    /// Rules of a role whose kind comes after them, or is not known, count for both kinds of role.
     fn take_rule(&mut self, kind: Option<&str>, rule: &Rule) {
         for verb in &rule.verbs {
             for group in &rule.groups {
@@ -267,7 +267,7 @@ impl Scan {
         });
     }
 
-    /// The kinds that the files below `crds/` add, those of subcharts too, and those files' own kinds.
+    /// The kinds that files in `crds/` define, including those of subcharts, and the kinds of those files' objects.
     fn definitions(&mut self, chart: &Chart) {
         for file in chart.crds() {
             let path = format!("{}/{}", chart.name(), file.name);

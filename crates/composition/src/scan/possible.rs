@@ -1,32 +1,32 @@
 //! What an expression can evaluate to when every branch is taken: a small set of alternatives.
 //!
-//! What is not known is a *hole*: one character of a private plane that stands for it inside a text and says
-//! why it is unknown. So a text with holes stays a text, and two texts that differ in nothing else are equal.
+//! An unknown part is a *hole*: one character of a private plane that stands for it inside a text and records why it
+//! is unknown. So a text with holes is still a text, and two texts that differ in nothing else are equal.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// More alternatives than this are taken as unknown.
+/// A value with more alternatives than this is treated as unknown.
 pub(super) const MAX_ALTERNATIVES: usize = 48;
 
-/// A value that is made of more alternatives than this, those within maps and lists counted, is taken as unknown.
+/// A value with more alternatives than this in total, those within maps and lists counted, is treated as unknown.
 const MAX_SIZE: usize = 4096;
 
-/// Likewise one with more maps and lists within each other than this.
+/// So is one whose maps and lists are nested more deeply than this.
 const MAX_DEPTH: usize = 32;
 
-/// A variable with more alternatives than this, for the values that were assigned to it, keeps one map for all its maps.
+/// For a variable with more alternatives than this from its assignments, all its maps are merged into one.
 const MAX_ASSIGNED: usize = 64;
 
-/// Longest text that is followed; what decides a kind or a namespace is short.
+/// Longest text that is tracked; texts that decide a kind or a namespace are short.
 pub(super) const MAX_TEXT: usize = 400;
 
-/// First character that stands for a hole.
+/// The first character that is used for holes.
 const FIRST_HOLE: u32 = 0xF_0000;
 
-/// How many different reasons are told apart.
+/// How many different reasons can be distinguished.
 const MAX_HOLES: u32 = 0xFF00;
 
 /// Stands for the namespace of the release inside a text.
@@ -51,7 +51,7 @@ impl Hole {
     }
 }
 
-/// Why things are unknown, each reason once.
+/// The reasons why parts are unknown, each once.
 #[derive(Debug, Default)]
 pub(super) struct Holes {
     reasons: Vec<String>,
@@ -80,7 +80,7 @@ impl Holes {
     }
 }
 
-/// A chart of the tree, by its place in the list of all.
+/// A chart of the tree, by its index in the list of all charts.
 pub(super) type ChartIndex = usize;
 
 /// One thing that a value can be.
@@ -90,11 +90,11 @@ pub(super) enum Alternative {
     Int(i64),
     Bool(bool),
     Hole(Hole),
-    /// What `dict` makes.
+    /// The result of `dict`.
     Map(Shared<BTreeMap<String, Possible>>),
-    /// What `list` makes; the order does not matter to what follows.
+    /// The result of `list`; the order does not matter here.
     List(Shared<BTreeSet<Possible>>),
-    /// The dot that a file of a chart begins with.
+    /// The dot at the start of a chart's file.
     Root(ChartIndex),
     /// `.Values` of a chart, and a path into it; `*` is any key.
     Values(ChartIndex, Shared<[String]>),
@@ -124,12 +124,12 @@ impl Alternative {
     }
 }
 
-/// How large a value is: what it takes to compare it with another one.
+/// The size of a value: what it costs to compare it with another one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Extent {
-    /// How many alternatives it is made of, those within maps and lists counted at each place that they are at.
+    /// The number of alternatives that it is made of; one that occurs in several maps and lists counts each time.
     size: usize,
-    /// Maps and lists within each other.
+    /// Nesting depth of maps and lists.
     depth: usize,
 }
 
@@ -155,7 +155,7 @@ impl Extent {
     }
 }
 
-/// Something in many places that is equal to itself without a look inside.
+/// A value shared between many places; two references to the same one are equal without comparing the contents.
 #[derive(Debug)]
 pub(super) struct Shared<T: ?Sized>(Rc<T>);
 
@@ -202,11 +202,11 @@ impl<T: ?Sized + Ord> PartialEq for Shared<T> {
 
 impl<T: ?Sized + Ord> Eq for Shared<T> {}
 
-/// Everything that a value can be. Copies share what they hold.
+/// Everything that a value can be. Copies share their contents.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Possible(Option<Shared<Alternatives>>);
 
-/// Alternatives in their order, each once.
+/// Sorted alternatives without duplicates.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alternatives {
     sorted: Vec<Alternative>,
@@ -214,7 +214,7 @@ struct Alternatives {
 }
 
 impl Possible {
-    /// No value at all, as of an action that prints nothing.
+    /// No value at all, such as the result of an action that prints nothing.
     pub(super) fn nothing() -> Self {
         Self::default()
     }
@@ -223,7 +223,7 @@ impl Possible {
         Self::of(vec![alternative])
     }
 
-    /// What is sorted already.
+    /// From alternatives that are already sorted.
     fn of(sorted: Vec<Alternative>) -> Self {
         if sorted.is_empty() {
             return Self(None);
@@ -255,12 +255,12 @@ impl Possible {
             .map_or_else(Extent::default, |alternatives| alternatives.extent)
     }
 
-    /// How many alternatives it is made of: what a comparison can take.
+    /// The number of alternatives that it is made of: the most that a comparison can cost.
     pub(super) fn size(&self) -> usize {
         self.extent().size
     }
 
-    /// What either can be.
+    /// Everything that either can be.
     pub(super) fn or(self, other: &Self) -> Self {
         let (left, right) = (self.slice(), other.slice());
         if right.is_empty() || std::ptr::eq(left, right) {
@@ -279,13 +279,13 @@ impl Possible {
         Self::of(merged.into_iter().cloned().collect())
     }
 
-    /// True when it can be all that the other can be.
+    /// True when it can be everything that the other can be.
     pub(super) fn includes(&self, other: &Self) -> bool {
         let (all, some) = (self.slice(), other.slice());
         std::ptr::eq(all, some) || some.iter().all(|one| all.binary_search(one).is_ok())
     }
 
-    /// What any of them can be.
+    /// Everything that any of them can be.
     pub(super) fn any_of<'p>(all: impl IntoIterator<Item = &'p Self>) -> Self {
         let mut largest = &Self(None);
         let mut sorted: Vec<&Alternative> = Vec::new();
@@ -303,7 +303,7 @@ impl Possible {
         Self::of(sorted.into_iter().cloned().collect())
     }
 
-    /// The same, or one hole when there are too many alternatives; never two holes.
+    /// The same value, or a single hole when there are too many alternatives.
     pub(super) fn bounded(self, holes: &mut Holes) -> Self {
         if self.slice().len() > MAX_ALTERNATIVES || !self.extent().is_followed() {
             return Self::hole(holes.because("a value with many alternatives"));
@@ -320,8 +320,8 @@ impl Possible {
     }
 }
 
-/// What a variable can be that was assigned to. Each key that is set doubles the maps that it can be; when there are
-/// too many, they become one in which every key can be all that it is in any of them.
+/// Everything a variable can be after an assignment. Each key that is set doubles the number of maps that it can be;
+/// when there are too many, they are merged into one in which each key can be everything that it is in any of them.
 pub(super) fn assigned(known: Possible, value: &Possible, holes: &mut Holes) -> Possible {
     let all = known.or(value);
     if all.slice().len() <= MAX_ASSIGNED && all.extent().is_followed() {
@@ -334,7 +334,7 @@ pub(super) fn assigned(known: Possible, value: &Possible, holes: &mut Holes) -> 
     joined.bounded(holes)
 }
 
-/// One map with the keys of all; what is no map stays beside it.
+/// Merges all maps into one with the keys of all; alternatives that are not maps are kept.
 pub(super) fn joined<'a>(all: impl Iterator<Item = &'a Alternative>) -> Possible {
     let mut map: BTreeMap<String, Possible> = BTreeMap::new();
     let mut others = Vec::new();
@@ -355,7 +355,7 @@ pub(super) fn joined<'a>(all: impl Iterator<Item = &'a Alternative>) -> Possible
     others.into_iter().collect()
 }
 
-/// Two sorted lists as one.
+/// Merges two sorted lists.
 fn merged<'a>(mut left: &'a [Alternative], mut right: &'a [Alternative]) -> Vec<&'a Alternative> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
     while let ([first, rest @ ..], [other, others @ ..]) = (left, right) {

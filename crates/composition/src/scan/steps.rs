@@ -1,8 +1,7 @@
-//! What a walk may take: a chart with hostile templates has its place in the list of what could not be told, and
-//! costs no more time than that.
+//! Limits how long a walk may take: a chart with hostile templates is cut off and reported as unresolved.
 
-/// Steps for one file: a fraction of a second. No chart of the large public collections takes 300 000 for all its files
-/// together.
+/// Steps for one file: a fraction of a second. No chart of the large public collections takes 300 000 for all its
+/// files together.
 const FILE_STEPS: usize = 500_000;
 
 /// Steps for all files of a chart.
@@ -17,7 +16,7 @@ pub(super) struct Cut {
     pub(super) why: &'static str,
 }
 
-/// Counts what a walk takes: a step is about one node of a template for one way through it.
+/// Counts the steps of a walk: about one for each template node on each path through it.
 #[derive(Debug)]
 pub(super) struct Steps {
     of_file: usize,
@@ -46,24 +45,24 @@ impl Steps {
         self.of_chart = self.of_chart.saturating_sub(steps);
     }
 
-    /// False when the steps for this file, or those for the chart, are spent; the walk is at that line.
+    /// False when the steps for this file or for the chart are used up. `line` is where the walk is.
     pub(super) fn go_on(&mut self, line: usize) -> bool {
         if self.cut.is_none() && self.of_file == 0 {
             let why = if self.of_chart == 0 {
-                "the chart's templates take more steps than are followed"
+                "the chart's templates take more steps than the scan follows"
             } else {
-                "the template takes more steps than are followed"
+                "the template takes more steps than the scan follows"
             };
             self.cut = Some(Cut { line, why });
         }
         self.cut.is_none()
     }
 
-    /// Cuts the walk off for templates that are nested too deeply.
+    /// Cuts the walk off because templates are nested too deeply.
     pub(super) fn cut_for_depth(&mut self, line: usize) {
         self.cut.get_or_insert(Cut {
             line,
-            why: "templates are nested more deeply than is followed",
+            why: "templates are nested more deeply than the scan follows",
         });
     }
 

@@ -1,4 +1,4 @@
-//! A walk through syntax trees that takes every branch, and what is printed on the way.
+//! Walks through syntax trees, takes every branch, and collects what is printed on the way.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -13,32 +13,32 @@ use super::effects::{self, Effects};
 use super::possible::{self, Alternative, ChartIndex, Hole, Holes, MAX_TEXT, Possible, Shared};
 use super::steps::{Cut, Steps};
 
-/// Templates within templates; deeper ones are taken as unknown.
+/// How deeply templates may be nested; deeper ones are treated as unknown.
 const MAX_DEPTH: usize = 40;
 
-/// A template within itself more often than this is taken as unknown, whatever it is given: those that descend into
-/// values call themselves as often as the values are deep.
+/// A template that is nested in itself more often than this is treated as unknown, whatever its argument: templates
+/// that descend into values call themselves as often as the values are deep.
 const MAX_CALLS_OF_ITSELF: usize = 3;
 
-/// Bytes of the thread's stack that a walk may use: it fits the threads that Rust and tokio start.
+/// Bytes of the thread's stack that a walk may use: they fit into the threads that Rust and tokio start.
 const MAX_STACK: usize = 1 << 20;
 
-/// What a walk writes to, for one way through the templates.
+/// What a walk prints to, on one way through the templates.
 pub(super) trait Sink: Clone + Ord {
-    /// More ways through a template than this are not told apart.
+    /// At most this many ways through a template are distinguished.
     const MAX_WAYS: usize;
 
     /// Plain text of a template.
     fn plain(&mut self, text: &str, walk: &mut Walk<'_>);
     /// True when it does not matter what an action prints here.
     fn is_indifferent(&self, shape: Shape) -> bool;
-    /// True when what a named template prints is to be followed line by line.
+    /// True when the output of a named template has to be followed line by line.
     fn follows(&self, shape: Shape) -> bool;
     /// One of the texts that an action can print.
     fn print(&mut self, text: &str, shape: Shape, walk: &mut Walk<'_>);
-    /// Gives up what would tell too many ways apart.
+    /// Drops details that would make too many ways differ.
     fn blur(&mut self, walk: &mut Walk<'_>);
-    /// Takes the ways through the templates of a name.
+    /// Follows the ways through the templates with this name.
     fn pass(walk: &mut Walk<'_>, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<Self>);
 }
 
@@ -51,30 +51,30 @@ pub(super) struct Walk<'c> {
     pub(super) found: Vec<Found>,
     pub(super) lookups: BTreeSet<Lookup>,
     pub(super) known: Known,
-    /// What named templates do to ways through the file that is executed.
+    /// What named templates do to the ways through the file that is being executed.
     followed: BTreeMap<Following, Followed>,
     pub(super) steps: Steps,
     stack: Stack,
-    /// The file that is executed, and the line in it.
+    /// The file that is being executed.
     file: Vec<u8>,
     /// Where its lines end.
     line_ends: Vec<usize>,
     pub(super) line: usize,
-    /// The templates that are being executed, the innermost last; texts given to `tpl` have no name.
+    /// The templates that are being executed, the innermost last; texts passed to `tpl` have no name.
     running: Vec<Option<String>>,
 }
 
-/// The templates of each name: which one is called depends on the subcharts that are enabled.
+/// The templates with each name: which one is called depends on which subcharts are enabled.
 pub(super) type Defines = HashMap<String, Rc<[Rc<Tree>]>>;
 
-/// The values of a chart, and a path into them.
+/// A path into the values of a chart.
 type ValuesPath = (ChartIndex, Shared<[String]>);
 
-/// What was found out before, for the whole chart.
+/// Results for the whole chart, kept for later calls.
 #[derive(Default)]
 pub(super) struct Known {
-    /// What named templates, and texts given to `tpl`, print with a dot, and whether that is within a text given to
-    /// `tpl`, as lookups in texts are told apart; `None` while it is being found out.
+    /// What a named template, or a text passed to `tpl`, prints for a dot. The flag is true inside a text passed to
+    /// `tpl`, because lookups there are listed separately. `None` while it is being evaluated.
     printed: BTreeMap<(Printing, Possible, bool), Option<Possible>>,
     /// Calls of pure functions, by name and number of arguments.
     pub(super) calls: HashMap<(String, usize), Set>,
@@ -99,7 +99,7 @@ struct Following {
     ways: Vec<State>,
 }
 
-/// Where the ways have come to at the end of a named template, and what was found on the way.
+/// The ways at the end of a named template, and what was found in it.
 #[derive(Clone)]
 struct Followed {
     ways: Vec<State>,
@@ -114,7 +114,7 @@ pub(super) struct Lookup {
     pub(super) kind: Possible,
     pub(super) name: Possible,
     pub(super) line: usize,
-    /// True within a text that is given to `tpl`.
+    /// True inside a text passed to `tpl`.
     pub(super) in_text: bool,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Lookup {
 pub(super) struct Scope {
     pub(super) dot: Possible,
     variables: Vec<(String, Possible)>,
-    /// The template reads `$_`.
+    /// True when the template reads `$_`.
     reads_blank: bool,
 }
 
@@ -148,7 +148,7 @@ impl Scope {
         self.variables.push((name.to_owned(), value));
     }
 
-    /// An assignment may or may not happen, so the variable can be either afterwards.
+    /// An assignment may or may not be executed, so the variable can have either value afterwards.
     pub(super) fn assign(&mut self, name: &str, value: &Possible, holes: &mut Holes) {
         if let Some((_, known)) = self.variables.iter_mut().rev().find(|(known, _)| known == name) {
             *known = possible::assigned(std::mem::take(known), value, holes);
@@ -176,7 +176,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Every document that a file can print; or where the walk was cut off, and why.
+    /// Collects every document that a file can print; returns where the walk was cut off, if it was, and why.
     pub(super) fn file(&mut self, tree: &Tree, dot: Possible) -> Option<Cut> {
         self.file = tree.source.name.as_bytes().to_vec();
         self.line = 1;
@@ -196,7 +196,7 @@ impl<'c> Walk<'c> {
         self.steps.cut()
     }
 
-    /// False when the walk is cut off: what is left is skipped, and nothing that is found out meanwhile is remembered.
+    /// False once the walk is cut off: the rest is skipped, and results found meanwhile are not kept.
     pub(super) fn goes_on(&mut self) -> bool {
         if self.stack.is_exhausted() {
             self.steps.cut_for_depth(self.line);
@@ -249,12 +249,12 @@ impl<'c> Walk<'c> {
             Node::If(branch) => self.branch(tree, branch, scope, ways, false),
             Node::With(branch) => self.branch(tree, branch, scope, ways, true),
             Node::Range(branch) => self.range(tree, branch, scope, ways),
-            // Taken as if they were not there: what follows them is one of the ways then.
+            // Ignored: a way that goes on after them is one of the possible ways anyway.
             Node::Break { .. } | Node::Continue { .. } => {}
         }
     }
 
-    /// Where the file that is executed is at; a named template's own lines do not count.
+    /// Notes the current line of the executed file; lines of a named template do not count.
     fn at(&mut self, tree: &Tree, pos: usize) {
         if tree.source.name.as_bytes() == self.file {
             self.line = 1 + self.line_ends.partition_point(|end| *end < pos);
@@ -293,8 +293,8 @@ impl<'c> Walk<'c> {
         ways.append(&mut otherwise);
     }
 
-    /// Not at all, once, and twice: what one round prints may meet what the next one does. A round that leaves
-    /// everything as it was is the same each time.
+    /// Zero, one and two rounds: what one round prints may combine with what the next one prints. If a round changes
+    /// nothing, further rounds change nothing.
     fn range<S: Sink>(&mut self, tree: &Tree, branch: &Branch, scope: &mut Scope, ways: &mut Vec<S>) {
         self.at(tree, branch.pipe.pos);
         let value = self.pipe(&branch.pipe, scope);
@@ -386,7 +386,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Goes on in a named template with the ways that could print a whole document.
+    /// Continues in a named template with the ways that could print a whole document.
     fn follow<S: Sink>(
         &mut self,
         name: &Expr,
@@ -414,7 +414,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// What a named template prints, right where the ways are.
+    /// Prints the output of a named template in place.
     fn include<S: Sink>(&mut self, name: &str, dot: &Possible, shape: Shape, ways: &mut Vec<S>) {
         let trees = match self.callable(name) {
             Ok(trees) => trees,
@@ -434,7 +434,7 @@ impl<'c> Walk<'c> {
         S::pass(self, name, dot, &trees, ways);
     }
 
-    /// The templates of a name, unless they are not to be followed, for that reason.
+    /// The templates with this name, or the reason why they are not followed.
     fn callable(&self, name: &str) -> Result<Rc<[Rc<Tree>]>, String> {
         let running = self.running.iter();
         let calls_of_itself = running.filter(|running| running.as_deref() == Some(name)).count();
@@ -447,7 +447,7 @@ impl<'c> Walk<'c> {
             .ok_or_else(|| format!("the named template {name:?}, which is not there"))
     }
 
-    /// All ways through the templates of a name.
+    /// Follows all ways through the templates with this name.
     fn through<S: Sink>(&mut self, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<S>) {
         self.running.push(Some(name.to_owned()));
         let before = std::mem::take(ways);
@@ -459,7 +459,7 @@ impl<'c> Walk<'c> {
         self.running.pop();
     }
 
-    /// [`through`](Self::through) for ways in documents, which come to the same each time.
+    /// [`through`](Self::through) for ways in documents, whose results are kept because they are always the same.
     fn through_documents(&mut self, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<State>) {
         self.steps.spend(1 + dot.size() + ways.len());
         ways.sort();
@@ -502,13 +502,13 @@ impl<'c> Walk<'c> {
         })
     }
 
-    /// The texts that a template, given as text, can print.
+    /// The texts that a text passed to `tpl` can print.
     pub(super) fn printed_text(&mut self, text: &str, dot: &Possible) -> Possible {
         let printing = Printing::Text(text.to_owned());
         self.printed_once(printing, dot, |walk, ways| walk.text_template(text, dot, ways))
     }
 
-    /// True within a text that is given to `tpl`.
+    /// True inside a text passed to `tpl`.
     pub(super) fn is_in_text(&self) -> bool {
         self.running.contains(&None)
     }
@@ -565,7 +565,7 @@ impl<'c> Walk<'c> {
     }
 }
 
-/// `include "name" dot`, with nothing after it that changes more than its indentation.
+/// `include "name" dot`, followed by nothing that changes more than the indentation.
 fn included(pipe: &Pipe) -> Option<(&Expr, &Expr)> {
     let (first, rest) = pipe.commands.split_first()?;
     let is_layout = |command: &gotemplate::ast::Command| {
@@ -586,7 +586,7 @@ pub(super) fn is_function(expr: &Expr, called: &str) -> bool {
     matches!(expr, Expr::Function { name, .. } if name.as_bytes() == called.as_bytes())
 }
 
-/// How an action lays out what it prints.
+/// How an action lays out its output.
 fn shape(pipe: &Pipe) -> Shape {
     let mut shape = Shape::default();
     for command in &pipe.commands {
@@ -611,11 +611,11 @@ fn shape(pipe: &Pipe) -> Shape {
     shape
 }
 
-/// A short text as it is put together.
+/// A short text as it is built up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Text {
     Short(String),
-    /// Too long to be followed.
+    /// Too long to be tracked.
     Long(Hole),
 }
 
@@ -630,7 +630,7 @@ impl Text {
         let Self::Short(text) = self else { return };
         text.push_str(more);
         if text.len() > MAX_TEXT {
-            // A hole in it is the better reason.
+            // If it has a hole, that is the better reason.
             let hole = Hole::first_in(text);
             *self = Self::Long(hole.unwrap_or_else(|| walk.holes.because("a long text")));
         }

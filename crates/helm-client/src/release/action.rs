@@ -1,25 +1,25 @@
-//! What can be done with a release, and how records tell of it.
+//! The actions on a release, and the record statuses that show them.
 
 use std::fmt;
 
 use helm::hook::HookEvent;
 use helm::release::Status;
 
-/// What changes a release.
+/// An action that changes a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Nothing becomes a deployed revision.
+    /// From no release to a deployed revision.
     Install,
-    /// A deployed revision becomes another one of new inputs.
+    /// From a deployed revision to one of new inputs.
     Upgrade,
-    /// A deployed revision becomes one with the content of an earlier one.
+    /// From a deployed revision to one with the content of an earlier one.
     Rollback,
-    /// The release goes.
+    /// The release is removed.
     Uninstall,
 }
 
 impl Action {
-    /// The action that is underway, or was cut off, when a record has this status.
+    /// The action that is in progress, or was interrupted, when a record has this status.
     pub fn underway(status: &Status) -> Option<Self> {
         match status {
             Status::PendingInstall => Some(Self::Install),
@@ -35,7 +35,7 @@ impl Action {
         }
     }
 
-    /// The status of the record while the action is underway.
+    /// The status of the record while the action is in progress.
     pub(super) fn pending(self) -> Status {
         match self {
             Self::Install => Status::PendingInstall,
@@ -45,7 +45,7 @@ impl Action {
         }
     }
 
-    /// The events at which hooks run before and after.
+    /// The events whose hooks run before and after the action.
     pub(super) fn events(self) -> (HookEvent, HookEvent) {
         match self {
             Self::Install => (HookEvent::PreInstall, HookEvent::PostInstall),
@@ -55,7 +55,7 @@ impl Action {
         }
     }
 
-    /// How Helm begins the description of a record whose action failed.
+    /// How Helm begins the description of a record of a failed action.
     pub(super) fn failed_in_words_of_helm(self) -> &'static str {
         match self {
             Self::Install => "Release",

@@ -1,4 +1,4 @@
-//! Objects into the cluster, in install order, by server-side apply as Helm's field manager.
+//! Writes objects to the cluster, in install order, by server-side apply as Helm's field manager.
 
 use std::collections::HashMap;
 
@@ -13,20 +13,20 @@ use super::{Error, Live, Progress, Tell, conflict};
 use crate::json;
 use crate::records::MANAGER;
 
-/// How many requests about objects of one release are underway at a time.
+/// How many requests for objects of one release run at the same time.
 pub(super) const AT_ONCE: usize = 8;
 
-/// What was written so far, so that it can be undone.
+/// What has been written so far, so that it can be undone.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) objects: Vec<Live>,
-    /// True once a request was made whose outcome may be unknown.
+    /// True once a request was sent, whose outcome may be unknown.
     pub(super) begun: bool,
-    /// Those of them that were not there before, as what is to be removed again.
+    /// Those objects that did not exist before, as targets for their removal.
     pub(super) made: Vec<Target>,
 }
 
-/// Which fields may be taken from other managers.
+/// Which fields may be forced from other managers.
 pub(super) enum Force<'a> {
     /// Those that the deployed manifest sets: they were ours before somebody else set them.
     Set(HashMap<Identity<'a>, &'a Value>),
@@ -35,13 +35,13 @@ pub(super) enum Force<'a> {
 }
 
 impl<'a> Force<'a> {
-    /// Fields that these objects, of the deployed revision, set.
+    /// Fields that these objects of the deployed revision set.
     pub(super) fn set_in(deployed: &'a [Target]) -> Self {
         let entry = |target: &'a Target| Some((target.identity()?, &target.manifest));
         Self::Set(deployed.iter().filter_map(entry).collect())
     }
 
-    /// True for objects that the deployed revision has, or when all may be taken.
+    /// True for objects of the deployed revision, or when all may be forced.
     fn is_ours(&self, target: &Target) -> bool {
         match self {
             Self::All => true,
@@ -65,10 +65,10 @@ impl<'a> Force<'a> {
     }
 }
 
-/// Makes sure that the objects which exist are of this release, and returns those.
+/// Checks that the objects that exist belong to this release, and returns those.
 ///
 /// # Errors
-/// [`Error::NotOurs`] for the first that is not, in Helm's words.
+/// [`Error::NotOurs`] for the first that does not, in Helm's words.
 pub(super) async fn check_ownership(
     cluster: &Cluster,
     targets: impl Iterator<Item = &Target>,
@@ -93,7 +93,7 @@ pub(super) async fn check_ownership(
     Ok(checked)
 }
 
-/// Says in Helm's words that an object is not of the release.
+/// The error, in Helm's words, for an object that does not belong to the release.
 pub(super) fn not_ours(id: &ObjectId, action: &'static str, reason: String) -> Error {
     Error::NotOurs {
         action,
@@ -111,13 +111,13 @@ pub(super) fn not_ours(id: &ObjectId, action: &'static str, reason: String) -> E
 pub(super) struct Writing<'a> {
     pub(super) owner: &'a Owner,
     pub(super) force: &'a Force<'a>,
-    /// Those of the objects that were there and are known to be of the release: they are written as long as they are the
-    /// same ones.
+    /// Those of the objects that existed and were found to belong to the release: they are written as long as their
+    /// UIDs have not changed.
     pub(super) checked: &'a Checked,
 }
 
-/// Applies the objects: kind after kind, the objects of one kind side by side. What was done is in `written`, also
-/// when one of them fails.
+/// Applies the objects: one kind after the other, the objects of one kind in parallel. `written` says what was done,
+/// even when one of them fails.
 ///
 /// # Errors
 /// [`Error::Objects`] for the first object that the server refuses.
@@ -168,8 +168,8 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
         .id()
         .and_then(|id| Some((id, how.checked.get(id)?.clone())));
     if let (None, Some(id), Some(_)) = (&checked, target.id(), &how.owner.parent) {
-        // It was not there when the action was planned. Hooks took their time since, and whoever made one meanwhile has the
-        // same field manager.
+        // It did not exist when the action was planned. Hooks have run since, and anybody who has created one
+        // meanwhile may use the same field manager.
         let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
         checked = found.get(id).map(|uid| (id, uid.clone()));
     }
@@ -180,7 +180,7 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
     let of = |object: &mut Value, uid: &str| object["metadata"]["uid"] = uid.into();
     of(&mut object, &uid);
     match put_as_is(cluster, target, &object, how.force).await {
-        // Some charts have hooks that remove an object which cannot be changed.
+        // In some charts, a hook removes an object that cannot be changed.
         Err(replaced) if replaced.is_conflict() && replaced.causes().is_empty() => {
             let again = [target.clone()];
             let live = check_ownership(cluster, again.iter(), how.owner, "update").await?;
@@ -195,9 +195,10 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
     .map_err(Error::objects("write"))
 }
 
-/// Applies an object without marking it as one of the release, which is how hooks are made.
+/// Applies an object without marking it as part of the release, which is how hooks are created.
 ///
-/// What others put into an object of ours, and the server refuses beside what we set, is taken over and dropped.
+/// Fields that others put into an object of ours, and that the server refuses together with ours, are taken over and
+/// dropped.
 pub(super) async fn put_as_is(
     cluster: &Cluster,
     target: &Target,
@@ -235,7 +236,7 @@ pub(super) async fn put_as_is(
     ))
 }
 
-/// True for a refusal of what the object's fields hold.
+/// True when the server refused the values of fields.
 fn names_fields(refused: &cluster::Error) -> bool {
     refused.is_invalid() && !refused.causes().is_empty()
 }

@@ -1,7 +1,7 @@
-//! The way from what the cluster holds of a release to a pending revision, in steps that can be repeated.
+//! Turns the state of a release in the cluster into a pending revision, in steps that can be repeated.
 //!
-//! Install, upgrade and rollback go this way, and so does the successor of one that was cut off: everything that
-//! comes after the pending record is made of that record and of earlier ones.
+//! Install, upgrade and rollback use this, and so does resuming an interrupted action: everything after the pending
+//! record is derived from that record and from earlier ones.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,39 +19,39 @@ use super::remove::{self, Policy};
 use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, at_length, migrate, told};
 use crate::records::{Record, Records};
 
-/// How many objects of a record that somebody else made are looked at.
+/// How many objects of a foreign record are looked at.
 const MAX_CLAIMED: usize = 1000;
 
-/// How old the answer to "what do you serve" may be, to find those.
+/// Maximum age of the discovery data with which those are located.
 const CLAIMED_SERVED_AGE: Duration = Duration::from_mins(1);
 
-/// What the objects of a release should become.
+/// What the objects of a release should be.
 pub(super) struct Wanted<'a> {
     pub(super) action: Action,
     pub(super) owner: Owner,
     pub(super) manifest: &'a str,
     pub(super) hooks: &'a [Hook],
-    /// The texts of the files below `crds/`.
+    /// The texts of the files in `crds/`.
     pub(super) crds: Vec<String>,
     pub(super) take_ownership: bool,
 }
 
-/// What a change makes and removes.
+/// What a change creates and removes.
 pub(super) struct Plan {
     crds: Vec<Target>,
     objects: Vec<Target>,
     /// The objects of the deployed revision.
     deployed: Vec<Target>,
-    /// Objects of earlier revisions that are not wanted any more.
+    /// Objects of earlier revisions that are no longer wanted.
     dropped: Vec<Target>,
-    /// The API paths of new objects that were there before; none when that was not looked at.
+    /// The API paths of new objects that existed before; `None` when that was not checked.
     pub(super) existing: Option<Vec<String>>,
-    /// The objects that were there before and are of the release; for a release that belongs to no object, the new ones
-    /// among them alone, as with Helm.
+    /// The objects that existed before and belong to the release; for a release that belongs to no object, only the
+    /// new ones among them, as with Helm.
     checked: Checked,
 }
 
-/// A change whose pending record is made.
+/// A change whose pending record has been created.
 pub(super) struct Change {
     pub(super) action: Action,
     pub(super) plan: Plan,
@@ -62,14 +62,15 @@ pub(super) struct Change {
     /// Revisions between the two, which failed or were uninstalled.
     pub(super) others: Vec<Record>,
     pub(super) take_ownership: bool,
-    /// True when an earlier attempt at the same record was cut off, so that it is not known what that one made.
+    /// True when an earlier attempt at the same record was interrupted, so that it is not known what that one
+    /// created.
     pub(super) resumed: bool,
-    /// How the record is described in the end.
+    /// The description of the record after success.
     pub(super) complete: String,
 }
 
 impl Releases {
-    /// Works out a change; only reads.
+    /// Plans a change; only reads.
     pub(super) async fn plan_change(
         &self,
         wanted: &Wanted<'_>,
@@ -87,8 +88,8 @@ impl Releases {
         let mut earlier = Vec::new();
         if let Some(current) = current {
             earlier = self.targets_of(current).await?;
-            // What somebody else's record holds only names objects. None of it is applied again, and no field counts as
-            // ours because it stands there.
+            // A foreign record is only used to find objects. Its content is not applied again, and no field counts as
+            // ours because the record has it.
             if current.is_authentic() {
                 deployed.clone_from(&earlier);
             }
@@ -126,7 +127,8 @@ impl Releases {
         })
     }
 
-    /// Makes sure, before anything is written, that no hook of the action takes over an object that is not of the release.
+    /// Checks, before anything is written, that no hook of the action takes over an object that does not belong to
+    /// the release.
     async fn check_hooks(&self, wanted: &Wanted<'_>, word: &'static str) -> Result<(), Error> {
         if wanted.owner.parent.is_none() || !self.options.hooks {
             return Ok(());
@@ -135,7 +137,7 @@ impl Releases {
         let hooks = wanted.hooks.iter();
         for hook in hooks.filter(|hook| hook.runs_at(&before) || hook.runs_at(&after)) {
             let target = match self.hook_target(hook, &wanted.owner.namespace).await {
-                // A kind that the release is about to bring has no objects yet.
+                // A kind that the release itself defines has no objects yet.
                 Err(Error::Locate { .. } | Error::Unserved { .. }) => continue,
                 target => target?,
             };
@@ -146,7 +148,7 @@ impl Releases {
         Ok(())
     }
 
-    /// Carries out a change to its end, good or bad.
+    /// Executes a change until it succeeds or fails.
     pub(super) async fn carry_out(&self, mut change: Change) -> Result<Deployed, Error> {
         let release = &change.record.release;
         tracing::info!(release = %release.name, namespace = %release.namespace, revision = release.version,
@@ -201,8 +203,8 @@ impl Releases {
         self.run_hooks(records, record, &after).await
     }
 
-    /// Says in the records that the change is complete. When that fails, nothing is undone: the objects are as wanted,
-    /// and what the records say now is not known. They are continued from when they are read again.
+    /// Records that the change is complete. If that fails, nothing is undone: the objects are as wanted, and the
+    /// state of the records is unknown. The next read of the records decides how to continue.
     async fn complete(&self, change: Change, records: &Records, written: Written) -> Result<Deployed, Error> {
         let Change {
             mut record,
@@ -212,7 +214,7 @@ impl Releases {
             ..
         } = change;
         self.settled.note(&record, &written.objects);
-        // Below one that somebody else made, ours may still say that it is deployed.
+        // Below a foreign revision, one of ours may still have the status deployed.
         let is_over = |other: &Record| matches!(other.status(), Status::Uninstalled | Status::Deployed);
         let over = others.into_iter().filter(is_over);
         let earlier: Vec<Record> = over.chain(current).collect();
@@ -226,7 +228,7 @@ impl Releases {
         record.release.info.description = complete;
         self.update(records, &mut record).await?;
         for earlier in earlier.iter().map(Record::revision) {
-            // It was kept beyond its time, because it was the deployed one.
+            // It was kept longer than the history, because it was deployed.
             if records.is_out_of_history(earlier, record.revision())
                 && let Err(failure) = records.delete(earlier).await
             {
@@ -240,7 +242,7 @@ impl Releases {
         })
     }
 
-    /// Undoes what a failed change made, if it is to be, and says in the records how that went.
+    /// Undoes a failed change, if configured, and records the outcome.
     async fn end_failed(&self, change: Change, records: &Records, written: Written, failure: Error) -> Error {
         let Change {
             action,
@@ -281,7 +283,7 @@ impl Releases {
         );
         let mut recorded = Ok(());
         if let Some(mut current) = current.filter(|current| *current.status() != Status::Deployed) {
-            // An earlier attempt was cut off between superseding it and becoming deployed itself.
+            // An earlier attempt was interrupted after superseding it and before becoming deployed itself.
             current.release.info.status = Status::Deployed;
             recorded = self.update(records, &mut current).await;
         }
@@ -311,11 +313,11 @@ impl Releases {
     ) -> Result<(), Error> {
         let mut made = written.made;
         if resumed && current.is_some_and(|current| !current.is_authentic()) {
-            // Which objects the interrupted attempt made cannot be told from those that the deployed revision has.
+            // The objects that the interrupted attempt created cannot be told from those of the deployed revision.
             return Ok(());
         }
         if resumed && let Some(existing) = &record.provenance.existing {
-            // What the interrupted attempt made is not known, but what it could not have made is.
+            // It is not known what the interrupted attempt created, but what it cannot have created is.
             let existing: HashSet<&String> = existing.iter().collect();
             let was_there = |target: &Target| target.id().is_none_or(|id| existing.contains(&id.path()));
             let new = added(&plan.objects, &plan.deployed);
@@ -342,13 +344,13 @@ impl Releases {
         }
         let made = remove::dropped(made, &plan.deployed);
         let removed = remove::remove(&self.cluster, &made, &owner, Policy::OfManifest, &self.tell()).await?;
-        // The next attempt must not meet objects that are on their way out.
+        // The next attempt must not run into objects that are still being deleted.
         self.patiently(removed.wait(&self.cluster, self.options.timeout))
             .await
     }
 
-    /// The objects of a stored revision, as far as they can still be there. Of one that somebody else made, what cannot be
-    /// read is left out: it must not stand in the way of what comes next.
+    /// The objects of a stored revision, as far as they can still exist. For a foreign revision, objects that cannot
+    /// be read are skipped: they must not block what comes next.
     pub(super) async fn targets_of(&self, record: &Record) -> Result<Vec<Target>, Error> {
         let what = format!("the manifest of revision {}", record.revision());
         let namespace = &record.release.namespace;
@@ -371,7 +373,7 @@ impl Releases {
         };
         let mut targets = Vec::new();
         let objects = parsed.unwrap_or_default().into_iter();
-        // Kinds that nobody serves have no objects, and asking again for each of them takes its time.
+        // Kinds that are not served have no objects, and asking again for each of them would take time.
         for object in objects.filter(is_served).take(MAX_CLAIMED) {
             match objects::locate_earlier(&self.cluster, vec![object], namespace).await {
                 Ok(located) => targets.extend(located.into_iter().map(|target| Target {
@@ -393,7 +395,7 @@ impl Releases {
         Ok(targets)
     }
 
-    /// Writes a record, and tells of its status.
+    /// Writes a record, and reports its status.
     pub(super) async fn update(&self, records: &Records, record: &mut Record) -> Result<(), Error> {
         records
             .update(record, Timestamp::now())
@@ -417,7 +419,7 @@ fn added<'a>(objects: &'a [Target], deployed: &'a [Target]) -> impl Iterator<Ite
     })
 }
 
-/// The definitions that the record of a chart holds: those of the chart itself, without those of its subcharts.
+/// The CRDs in the recorded chart: those of the chart itself, without those of its subcharts.
 pub(super) fn recorded_crds(files: &[RecordedFile]) -> Vec<String> {
     let is_crd = |file: &&RecordedFile| helm::chart::is_crd(&file.name);
     files

@@ -1,4 +1,4 @@
-//! Which fields a conflict is about, and whether they are ours to take back.
+//! Finds out which fields a conflict is about, and whether we may force them.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub(super) fn sets(manifest: &Value, path: &str) -> bool {
         return true;
     }
     match manifest {
-        // Keys may hold dots (`.metadata.labels.app.kubernetes.io/name`), so every key that fits is followed.
+        // Keys may contain dots (`.metadata.labels.app.kubernetes.io/name`), so every key that fits is tried.
         Value::Object(map) => map.iter().any(|(key, value)| {
             let rest = path
                 .strip_prefix('.')
@@ -34,7 +34,7 @@ fn bracketed(path: &str) -> Option<(&str, &str)> {
     Some((&inner[..end], &inner[end + 1..]))
 }
 
-/// True when a selector means this item: by keys (`name="a",port=80`), by value (`="a"`) or by place (`0`).
+/// True when a selector matches this item: by keys (`name="a",port=80`), by value (`="a"`) or by index (`0`).
 fn selects(selector: &str, index: usize, item: &Value) -> bool {
     if let Ok(place) = selector.parse::<usize>() {
         return place == index;
@@ -58,13 +58,13 @@ fn selects(selector: &str, index: usize, item: &Value) -> bool {
         };
         match (key, item) {
             ("", item) => *item == value,
-            // A key that the manifest leaves to its default, such as a port's protocol.
+            // A key for which the manifest relies on the default, such as a port's protocol.
             (key, item) => item.get(key).is_none_or(|given| *given == value),
         }
     })
 }
 
-/// The characters of a text that are not within double quotes, with their places.
+/// The characters of a text that are outside double quotes, with their positions.
 fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
     let (mut quoted, mut escaped) = (false, false);
     text.char_indices().filter(move |(_, c)| {

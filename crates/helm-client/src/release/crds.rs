@@ -1,4 +1,4 @@
-//! The definitions in `crds/` of a chart, which belong to no release.
+//! The CRDs in `crds/` of a chart, which do not belong to the release.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::objects::{self, Target};
 use super::{CrdPolicy, Error, Progress, Releases};
 use crate::records::MANAGER;
 
-/// How long a new definition may take until its kind is served; Helm's figure.
+/// How long to wait until a new CRD is established; the same time as Helm's.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
-/// The versions of APIs that these files define, as `Capabilities.APIVersions` has them. What cannot be read is left out:
-/// it is an error when it is to be written.
+/// The API versions that these files define, in the form of `Capabilities.APIVersions`. Unreadable files are skipped:
+/// they are an error when they have to be written.
 pub(crate) fn defined_versions(crds: &[Crd]) -> Vec<String> {
     let texts = crds.iter().map(|crd| String::from_utf8_lossy(&crd.data));
     let definitions: Vec<_> = texts
@@ -29,7 +29,7 @@ pub(crate) fn defined_versions(crds: &[Crd]) -> Vec<String> {
 }
 
 impl Releases {
-    /// The definitions of these files that the policy lets us write, and the kinds that they will add.
+    /// The CRDs of these files that the policy lets us write, and the kinds that they define.
     pub(super) async fn locate_crds(
         &self,
         files: &[String],
@@ -47,7 +47,7 @@ impl Releases {
         Ok((targets, defined))
     }
 
-    /// Makes the definitions that are not there, replaces the others if that is the policy, and waits until all are
+    /// Creates the CRDs that do not exist, replaces the others if the policy says so, and waits until all are
     /// established.
     pub(super) async fn write_crds(&self, crds: &[Target]) -> Result<(), Error> {
         let failed = Error::objects;

@@ -1,4 +1,4 @@
-//! What a release should be.
+//! The desired state of a release.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +13,36 @@ use super::{Error, labels};
 pub struct Desired {
     /// The release's name.
     pub name: String,
-    /// The namespace of the release, of its records, and of its objects that name none.
+    /// The namespace of the release, of its records, and of its objects that do not name one.
     pub namespace: String,
-    /// The chart as records keep it.
+    /// The chart in the form that records store.
     pub chart: RecordedChart,
     /// The digest of the chart archive.
     pub chart_digest: String,
-    /// A digest of what else the render drew on (capabilities, answers to lookups), if the caller tells renders apart
-    /// by it.
+    /// A digest of the other inputs of the render (capabilities, answers to lookups), if the caller distinguishes
+    /// renders by it.
     pub environment_digest: Option<String>,
     /// The user's values, without the chart's defaults.
     pub config: Map<String, Value>,
-    /// The rendered documents in install order, framed as Helm stores them.
+    /// The rendered documents in install order, formatted as Helm stores them.
     pub manifest: String,
     /// The rendered hooks.
     pub hooks: Vec<Hook>,
-    /// The texts of the files below `crds/`, those of subcharts included, in their order.
+    /// The texts of the files in `crds/`, including those of subcharts, in order.
     pub crds: Vec<String>,
     /// The rendered `NOTES.txt`.
     pub notes: String,
     /// Labels of the records; Helm copies them to the revisions that it makes itself.
     pub labels: BTreeMap<String, String>,
-    /// What the record says once it is done; Helm's words when it is none. Helm's `--description`.
+    /// The record's description after success; `None` for Helm's text. Helm's `--description`.
     pub description: Option<String>,
-    /// Takes objects that exist and belong to no release or another one, and fields of theirs that others set.
+    /// Takes over existing objects that belong to no release or another one, and fields of theirs that others set.
     pub take_ownership: bool,
 }
 
 impl Desired {
-    /// The same with these labels on every object and hook, as part of manifest and hooks, and on the records.
-    /// Selectors and pod templates stay as the chart has them.
+    /// The same with these labels on every object and hook, in the manifest and the hooks, and on the records.
+    /// Selectors and pod templates are not changed.
     ///
     /// # Errors
     /// [`Error::Parse`] when a rendered document is not YAML.

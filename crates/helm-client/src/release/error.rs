@@ -1,4 +1,4 @@
-//! How an action on a release failed.
+//! Why an action on a release failed.
 
 use helm::hook::HookEvent;
 
@@ -23,7 +23,7 @@ pub enum Error {
     /// There is no release of that name.
     #[error("release: not found")]
     NoRelease,
-    /// There is no such revision to go back to.
+    /// There is no such revision to roll back to.
     #[error("release {release:?} has no revision {revision}")]
     NoRevision {
         /// The release.
@@ -41,7 +41,7 @@ pub enum Error {
     Held {
         /// The release.
         release: String,
-        /// The Lease of the one who holds it.
+        /// The Lease of its holder.
         lease: String,
     },
     /// The release could not be held.
@@ -58,7 +58,7 @@ pub enum Error {
         /// The release.
         release: String,
     },
-    /// A document of the release is no object.
+    /// A document of the release is not an object.
     #[error("could not read a document of {what}")]
     Parse {
         /// Manifest, hook or CRD file.
@@ -66,7 +66,7 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The cluster has no place for an object.
+    /// The API path of an object could not be determined.
     #[error("could not find the place of {object} of the release; ensure CRDs are installed first")]
     Locate {
         /// Kind and name.
@@ -74,7 +74,7 @@ pub enum Error {
         /// Why.
         source: Box<cluster::Error>,
     },
-    /// Objects are of types that the API server does not serve: their definitions are missing, or not established yet.
+    /// Objects are of types that the API server does not serve: their CRDs are missing, or not established yet.
     /// Nothing is written.
     #[error(
         "could not find the place of {object} of the release; ensure CRDs are installed first: the API server serves no {}",
@@ -86,30 +86,30 @@ pub enum Error {
         /// The types, each once.
         types: Vec<UnservedType>,
     },
-    /// There was no place to work on the release's manifest.
+    /// No place to process the release's manifest became free.
     #[error("could not work on the manifest of the release")]
     Busy(#[source] Busy),
-    /// An object is there and is not of this release.
+    /// An object exists and does not belong to this release.
     #[error(
         "unable to continue with {action}: {object} exists and cannot be imported into the current release: {reason}"
     )]
     NotOurs {
-        /// Install or update, as Helm says it.
+        /// Install or update, in Helm's words.
         action: &'static str,
-        /// The object, as Helm says it.
+        /// The object, in Helm's words.
         object: String,
-        /// Which marks are missing or of another release.
+        /// Which label or annotation is missing or names another release.
         reason: String,
     },
     /// An object could not be read, written or deleted.
     #[error("could not {attempt} the objects of the release")]
     Objects {
-        /// What was to be done with them.
+        /// What was tried.
         attempt: &'static str,
         /// Which object, and why.
         source: Box<cluster::Error>,
     },
-    /// A hook did not end well.
+    /// A hook failed.
     #[error("failed {event}: hook {path} of kind {kind}{}", printed(.output.as_deref()))]
     Hook {
         /// The event it ran at.
@@ -118,7 +118,7 @@ pub enum Error {
         path: String,
         /// Its kind.
         kind: String,
-        /// The last lines that it printed, as far as they can be read.
+        /// The last lines that it printed, if they can be read.
         output: Option<String>,
         /// Why.
         source: Box<Error>,
@@ -126,11 +126,11 @@ pub enum Error {
     /// An action failed; the record says so.
     #[error("could not {action} release {release}; {undone}")]
     Action {
-        /// What was to be done.
+        /// The action that failed.
         action: Action,
         /// The release.
         release: String,
-        /// What became of the objects that were changed.
+        /// What happened to the changed objects.
         undone: Undone,
         /// Why.
         source: Box<Error>,
@@ -164,7 +164,7 @@ fn listed(types: &[UnservedType]) -> String {
     types.join(", ")
 }
 
-/// What a hook printed, in one line.
+/// The output of a hook, in one line.
 fn printed(output: Option<&str>) -> String {
     output.map_or_else(String::new, |output| {
         let lines: Vec<&str> = output.lines().map(str::trim_end).collect();
@@ -172,16 +172,16 @@ fn printed(output: Option<&str>) -> String {
     })
 }
 
-/// What became of a failed action's changes.
+/// What happened to the changes of a failed action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undone {
-    /// What it made is removed again.
+    /// What it created has been removed again.
     Removed,
-    /// The cluster holds the manifest of this revision again.
+    /// The manifest of this revision has been applied again.
     RolledBack(i64),
-    /// It stays, as the options ask for.
+    /// They are kept, as the options ask for.
     Kept,
-    /// It could not be undone.
+    /// They could not be undone.
     Not {
         /// Why.
         because: String,
@@ -200,7 +200,7 @@ impl std::fmt::Display for Undone {
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
+    /// True when the same attempt can succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Records(source) => source.is_transient(),
@@ -208,7 +208,7 @@ impl Error {
                 source.is_transient()
             }
             Self::Hook { source, .. } | Self::Action { source, .. } => source.is_transient(),
-            // The holder may be done a moment later.
+            // The holder may be done soon.
             Self::Held { .. } | Self::Busy(_) => true,
             Self::NameInUse { .. }
             | Self::NoRelease
@@ -229,12 +229,12 @@ impl Error {
         }
     }
 
-    /// True when a record may not be read or written: the permissions for it are still to be granted.
+    /// True when the rights to read or write a record are missing: they still have to be granted.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Records(source) if source.is_forbidden())
     }
 
-    /// A request about an object of the release that failed.
+    /// The error of a failed request about an object of the release.
     pub(super) fn objects(attempt: &'static str) -> impl Fn(cluster::Error) -> Self + Copy {
         move |source| Self::Objects {
             attempt,

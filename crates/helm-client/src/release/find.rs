@@ -1,4 +1,4 @@
-//! Releases as a person's tool finds them: by lists, with that person's rights. Controllers name what they read.
+//! Finds releases for interactive tools: by lists, with the user's rights. Controllers read by name.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::{Error, Releases};
 use crate::json::{self, Meta};
 use crate::records::{self, Observed, Record};
 
-/// Which object the live objects of a release name as the one that the release belongs to.
+/// Which owner the live objects of a release name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NamedParent {
-    /// The one that these releases are acted on for: all that are there and can be read name it.
+    /// The object that these releases are acted on for: all live objects that can be read name it.
     Ours,
-    /// Another, at least one of them.
+    /// At least one of them names another owner.
     Another,
-    /// None: they carry no such label, at least one of them, or are not there.
+    /// At least one of them has no such label, or none exists.
     #[default]
     None,
 }
 
-/// Whose a release is, as its live objects say.
+/// The owner of a release, according to its live objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The object that it belongs to.
+    /// The object that they name.
     pub parent: NamedParent,
-    /// True when each of them that can be read carries Helm's label and annotations of this very release.
+    /// True when all of them that can be read have Helm's label and annotations for this very release.
     pub are_helms: bool,
     /// The `HelmRelease`s of Flux that they name, as (namespace, name).
     pub flux: BTreeSet<(String, String)>,
-    /// Those that may not be read.
+    /// Objects that may not be read.
     pub unread: Vec<ObjectId>,
 }
 
@@ -45,22 +45,22 @@ const FLUX_NAMESPACE: &str = "helm.toolkit.fluxcd.io/namespace";
 /// The versions of its API, the latest first.
 const FLUX_VERSIONS: [&str; 3] = ["v2", "v2beta2", "v2beta1"];
 
-/// How old an answer about what is served may be: none that was asked for earlier, for Flux may have come since.
+/// Maximum age of discovery data: always ask anew, as Flux may have been installed since.
 const SERVED_AGE: Duration = Duration::ZERO;
 
-/// Whether Flux would write a release back.
+/// Whether Flux would overwrite the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flux {
-    /// Its `HelmRelease` is suspended, or not there.
+    /// Its `HelmRelease` is suspended, or does not exist.
     Rests,
-    /// It is there and not suspended.
+    /// It exists and is not suspended.
     Runs,
     /// It may not be read.
     Unread,
 }
 
 impl Releases {
-    /// Reads what is stored of a release, without knowing about where its newest revision is.
+    /// Reads the stored records of a release when its newest revision is not known.
     ///
     /// # Errors
     /// [`Error::Records`].
@@ -76,7 +76,7 @@ impl Releases {
         self.records(namespace, name).list().await.map_err(Error::Records)
     }
 
-    /// The newest revision of every release in a namespace, or in all of them, by namespace and name.
+    /// The newest revision of every release in one namespace, or in all, by namespace and name.
     ///
     /// # Errors
     /// [`Error::Records`].
@@ -99,7 +99,7 @@ impl Releases {
         Ok(newest)
     }
 
-    /// The record of one revision, if it is there.
+    /// The record of one revision, if it exists.
     ///
     /// # Errors
     /// [`Error::Records`].
@@ -115,15 +115,15 @@ impl Releases {
             .map_err(Error::Records)
     }
 
-    /// Whose the release of a record is, as its live objects say. Krateo marks the objects of a release and not its records,
-    /// so that only they say whose it is.
+    /// Who owns the release of a record, according to its live objects. Krateo labels the objects of a release and
+    /// not its records, so only the objects tell.
     ///
-    /// Whoever may label objects in that namespace can say so, as whoever may write records can: each object is asked
-    /// again before it is touched. All are read, for one of another's speaks against the release as a whole.
+    /// Anybody who may label objects in that namespace can fake this, just like records: each object is checked again
+    /// before it is touched. All are read, because a single foreign object speaks against the whole release.
     ///
     /// # Errors
-    /// As [`Releases::objects`]; [`Error::Objects`] for the first one that cannot be read for another reason than a lack
-    /// of rights.
+    /// Those of [`Releases::objects`]; [`Error::Objects`] for the first one that cannot be read for another reason
+    /// than missing rights.
     pub async fn marks_of_objects(&self, record: &Record) -> Result<Marks, Error> {
         let mut marks = Marks {
             are_helms: true,
@@ -161,17 +161,17 @@ impl Releases {
             marks.are_helms &= owner.check_marks(&live).is_ok();
             marks.flux.extend(label(FLUX_NAMESPACE).zip(label(FLUX_NAME)));
         }
-        // Krateo marks all of them. One that is marked among others was marked by somebody who may label that one.
+        // Krateo labels all of them. If only some have the label, somebody with rights to those objects set it.
         if of_parent > 0 && of_none == 0 {
             marks.parent = NamedParent::Ours;
         }
         Ok(marks)
     }
 
-    /// What becomes of the objects of this `HelmRelease` of Flux.
+    /// Whether Flux still manages the objects of this `HelmRelease`.
     ///
     /// # Errors
-    /// [`Error::Objects`] when it cannot be read for another reason than a lack of rights.
+    /// [`Error::Objects`] when it cannot be read for another reason than missing rights.
     pub async fn flux(&self, namespace: &str, name: &str) -> Result<Flux, Error> {
         let reading = Error::objects("find out who installs");
         let discovery = self.cluster.discovery();

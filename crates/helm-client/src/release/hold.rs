@@ -1,7 +1,7 @@
-//! The mark of a writer that is alive: a Lease that its records name.
+//! Shows that a writer is alive: by a Lease that its records name.
 //!
-//! Whoever holds the Lease that a pending record names is responsible for the release. A controller's is the Lease
-//! under which it leads; a program that acts once makes one for the release, and removes it when it is done.
+//! The holder of the Lease that a pending record names is responsible for the release. A controller uses the Lease of
+//! its leadership; a program that acts once creates one for the release, and removes it when it is done.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Error, Releases};
 
-/// Longer than a Lease lasts whose holder was killed.
+/// Longer than the Lease of a killed holder lasts.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -26,10 +26,10 @@ pub struct Hold {
 }
 
 impl Releases {
-    /// Holds a release, after a predecessor that was killed as soon as that is certain.
+    /// Holds a release; if the previous holder was killed, as soon as that is certain.
     ///
-    /// `identity` tells processes apart; no other one may have it. The namespace is made, if that is an option: the Lease
-    /// stands in it.
+    /// `identity` distinguishes processes and has to be unique. The namespace is created if the options say so,
+    /// because the Lease is in it.
     ///
     /// # Errors
     /// [`Error::Held`] when somebody else holds it and is alive; [`Error::Hold`] when the API server refuses.
@@ -63,22 +63,22 @@ impl Releases {
 }
 
 impl Hold {
-    /// How records name the holder, for [`Releases::written_by`].
+    /// The name of the holder in records, for [`Releases::written_by`].
     pub fn writer(&self) -> String {
         writer(self.id.namespace().unwrap_or_default(), self.id.name())
     }
 
-    /// Cancelled once the release is not held any more.
+    /// Cancelled once the release is no longer held.
     pub fn lost(&self) -> CancellationToken {
         self.held.lost()
     }
 
-    /// Lets the release go and removes the Lease; what cannot be removed runs out.
+    /// Releases the hold and deletes the Lease; if it cannot be deleted, it expires.
     pub async fn release(self) {
         let was_held = self.held.is_held();
         self.held.release().await;
         if !was_held {
-            return; // it is another's now
+            return; // somebody else has it now
         }
         if let Err(error) = self.cluster.delete(&self.id, &Delete::default()).await {
             tracing::debug!(lease = %self.id, error = super::told(&error), "could not remove the lease");
@@ -86,7 +86,7 @@ impl Hold {
     }
 }
 
-/// How records name the holder of a Lease.
+/// The name of the holder of a Lease in records.
 pub fn writer(namespace: &str, lease: &str) -> String {
     format!("{namespace}/{lease}")
 }

@@ -1,4 +1,4 @@
-//! The hooks of one event, one after the other (Helm's `pkg/action/hooks.go`).
+//! Runs the hooks of one event, one after the other (Helm's `pkg/action/hooks.go`).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,42 +19,42 @@ use super::{Error, Progress, Releases, at_length};
 use crate::json;
 use crate::records::{Record, Records, Stage};
 
-/// A hook that is to run, or that an earlier attempt at the same action ran.
+/// A hook that has to run, or that an earlier attempt at the same action ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Its place in the record.
+    /// Its index in the record.
     pub(super) index: usize,
     so_far: SoFar,
 }
 
-/// How far an earlier attempt came with a hook.
+/// How far an earlier attempt got with a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SoFar {
     Nothing,
-    /// It was about to be made, or was made.
+    /// It was about to be created, or was created.
     Begun,
-    /// It ended well; its delete policy may not have been followed.
+    /// It succeeded; its delete policy may not have been followed.
     Done,
 }
 
-/// As long as a Job's failure may take to be told once its deadline is over.
+/// How long a Job may take to report its failure after its deadline.
 const DEADLINE_TOLD: Duration = Duration::from_secs(30);
 
-/// The longest that a Job is awaited because it says so itself; a longer timeout counts all the same.
+/// The longest that a Job's own deadline can extend the wait; a longer timeout still applies.
 const LONGEST_DEADLINE: Duration = Duration::from_hours(1);
 
-/// After how long a hook that found no place asks for one again.
+/// The pause before a hook that got no place asks for one again.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What hooks printed, by their places in the record.
+/// What hooks printed, by their index in the record.
 pub(super) type Outputs = Vec<(usize, Option<String>)>;
 
 impl Releases {
-    /// Runs the hooks of an event: by weight, each to its end before the next is made. Before a hook is made, the
-    /// record says that it runs; before one is deleted that ended well, it says that.
+    /// Runs the hooks of an event: by weight, each to its end before the next is created. Before a hook is created,
+    /// the record says that it runs; before one that succeeded is deleted, the record says that it did.
     ///
-    /// When an earlier attempt at the same action came as far, a hook that ended well then is not run again, and one that
-    /// was cut off is awaited.
+    /// When an earlier attempt at the same action got this far, a hook that succeeded then is not run again, and one
+    /// that was interrupted is awaited.
     ///
     /// # Errors
     /// [`Error::Hook`] for the first that fails, after the delete policies were followed.
@@ -83,8 +83,8 @@ impl Releases {
         }
     }
 
-    /// Runs these hooks; what they printed is read where it is wanted, where their policy asks for it, and of one that
-    /// fails.
+    /// Runs these hooks. The output is read where the caller wants it, where the hook's policy asks for it, and when
+    /// a hook fails.
     pub(super) async fn run_due(
         &self,
         records: &Records,
@@ -128,7 +128,7 @@ impl Releases {
             is_deleted_by(&record.release.hooks[*index], &HookDeletePolicy::HookSucceeded)
         };
         if has_run && made.iter().any(goes) {
-            // Whoever continues after us must not take a hook that is gone for one that was never made.
+            // A process that resumes this must not mistake a deleted hook for one that was never created.
             if let Err(failure) = self.update(records, record).await {
                 return Err((outputs, failure));
             }
@@ -154,7 +154,7 @@ impl Releases {
         made: &mut Option<ObjectId>,
     ) -> Result<(), Error> {
         let owner = self.owner(&record.release);
-        // The record is pending: the action does not fail because others are worked on.
+        // The record is pending: the action must not fail because all places are taken.
         let (hook, namespace) = (&record.release.hooks[index], &record.release.namespace);
         let target = unless_busy(self.options.timeout, || self.hook_target(hook, namespace));
         let Some(target) = self.patiently(target).await? else {
@@ -201,8 +201,8 @@ impl Releases {
         Ok(())
     }
 
-    /// Makes sure that a hook may take or remove the object of its name, and returns the UID of the one that is there. Of a
-    /// release that belongs to no object nothing is asked, as with Helm.
+    /// Checks that a hook may take over or remove the object of its name, and returns the UID of the existing one.
+    /// For a release that belongs to no object nothing is checked, as with Helm.
     ///
     /// # Errors
     /// [`Error::NotOurs`].
@@ -232,7 +232,7 @@ impl Releases {
         Ok(targets.into_iter().next())
     }
 
-    /// What a hook that has ended printed, as far as somebody wants to know.
+    /// The output of a hook that has ended, if anybody wants it.
     async fn printed(
         &self,
         hook: &Hook,
@@ -264,7 +264,7 @@ impl Releases {
         });
     }
 
-    /// Deletes what a hook made, if its policy says so, and waits until it is gone.
+    /// Deletes what a hook created, if its policy says so, and waits until it is gone.
     async fn delete_by(
         &self,
         owner: &Owner,
@@ -286,7 +286,7 @@ impl Releases {
             let waiting = self.cluster.delete_and_wait(id, &how, timeout, &mut untold);
             self.patiently(waiting).await
         } else {
-            // What is never awaited may not be read either: the right to delete it is all there is.
+            // Kinds that are not awaited may not be readable either: only the right to delete them is granted.
             self.patiently(self.cluster.delete_until_gone(id, &how, timeout))
                 .await
         };
@@ -314,7 +314,7 @@ impl Releases {
     }
 }
 
-/// What an attempt comes to that finds a place, or the last one within `timeout`.
+/// Repeats an attempt until it gets a place, or returns the last result when `timeout` is over.
 async fn unless_busy<T, F>(timeout: Duration, attempt: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -328,7 +328,7 @@ where
     }
 }
 
-/// True when the hooks of one event run after all those of another, in the same action.
+/// True when, within the same action, the hooks of one event run after all those of another.
 fn is_after(event: &HookEvent, before: &HookEvent) -> bool {
     matches!(
         (before, event),
@@ -339,7 +339,7 @@ fn is_after(event: &HookEvent, before: &HookEvent) -> bool {
     )
 }
 
-/// The hooks of an event in their order, with what became of them since then.
+/// The hooks of an event in order, with how far they have got.
 pub(super) fn due(
     record: &Record,
     event: &HookEvent,
@@ -371,9 +371,9 @@ pub(super) fn due(
         .collect()
 }
 
-/// How long a hook is awaited: for the timeout, and a Job that says how long it may run for that long.
+/// How long to wait for a hook: the timeout, or for a Job its own deadline if that is longer.
 ///
-/// The Job itself ends at its deadline and says so, which is what its failure is to be told as.
+/// The Job itself ends at its deadline and says so, and that should be the reported failure.
 fn patience(timeout: Duration, hook: &Value) -> Duration {
     let deadline = hook
         .pointer("/spec/activeDeadlineSeconds")
@@ -383,7 +383,7 @@ fn patience(timeout: Duration, hook: &Value) -> Duration {
     deadline.map_or(timeout, |deadline| deadline.min(LONGEST_DEADLINE).max(timeout))
 }
 
-/// True when a hook is waited for until it is through; objects of other kinds are done once they are there.
+/// True when a hook is awaited until it is done; objects of other kinds are done once they exist.
 fn is_awaited(id: &ObjectId) -> bool {
     matches!(
         (id.resource().group.as_str(), id.resource().kind.as_str()),
@@ -391,7 +391,7 @@ fn is_awaited(id: &ObjectId) -> bool {
     )
 }
 
-/// Definitions stay in any case: with them all their objects would go.
+/// CRDs are always kept: deleting one would delete all its objects.
 fn is_deleted_by(hook: &Hook, policy: &HookDeletePolicy) -> bool {
     hook.kind != "CustomResourceDefinition" && hook.has_delete_policy(policy)
 }

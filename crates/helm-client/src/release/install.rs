@@ -1,4 +1,4 @@
-//! Nothing into a deployed release (Helm's `pkg/action/install.go`).
+//! Installs a release (Helm's `pkg/action/install.go`).
 
 use cluster::{Apply, ObjectId};
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,19 +11,19 @@ use crate::json;
 use crate::records::{MANAGER, Observed};
 
 impl Releases {
-    /// Installs a release of which no revision is deployed.
+    /// Installs a release that has no deployed revision.
     ///
-    /// In this order: the objects that exist are checked to be of this release; the namespace is made, if that is
-    /// asked for; the pending record is made; the definitions in `crds/` are made and awaited; pre-install hooks; the
+    /// In this order: objects that exist are checked to belong to this release; the namespace is created, if
+    /// requested; the pending record is created; the CRDs in `crds/` are created and awaited; pre-install hooks; the
     /// objects, in order; the wait for them; post-install hooks; the record becomes deployed.
     ///
-    /// When a hook or an object fails, what was made is removed again, definitions and kept objects excepted, unless it
-    /// is to be kept, and the record stays as failed. Until the pending record is made, nothing of the release is
-    /// written.
+    /// When a hook or an object fails, everything created is removed again, except CRDs and kept objects, unless the
+    /// options say to keep it, and the record stays as failed. Before the pending record is created, nothing of the
+    /// release is written.
     ///
     /// # Errors
-    /// [`Error::Action`] when it failed and was undone; [`Error::Records`] when its end could not be recorded; else
-    /// what stands in the way, with nothing written.
+    /// [`Error::Action`] when it failed and was undone; [`Error::Records`] when its end could not be recorded;
+    /// otherwise what prevents it, with nothing written.
     pub async fn install(&self, desired: &Desired, observed: &Observed) -> Result<Deployed, Error> {
         if let Some(deployed) = observed.deployed() {
             return Err(Error::NameInUse {
@@ -53,7 +53,7 @@ impl Releases {
         .await
     }
 
-    /// Makes the namespace as Helm does; one that is there stays as it is, and none is ever removed.
+    /// Creates the namespace as Helm does; an existing one is not changed, and none is ever removed.
     pub(super) async fn make_namespace(&self, name: &str) -> Result<(), Error> {
         let failed = Error::objects;
         let id = ObjectId::of::<Namespace>(None, name).map_err(failed("make the namespace of"))?;
@@ -68,18 +68,18 @@ impl Releases {
     }
 }
 
-/// With this version an object is made and never changed: the store counts from 1 before its first object, so none that is
-/// there has it. A plain creation cannot be allowed by name.
+/// An apply with this resource version only creates and never updates: the store counts from 1 before its first
+/// object, so no existing object has it. A plain create cannot be authorised by name.
 const NEW: &str = "1";
 
 impl Releases {
-    /// Makes a namespace that the release itself brings, as its manifest has it, so that permissions can be granted there
-    /// before the release is installed. It is an object of the release from then on. One that somebody else made in the
-    /// meantime is left as it is. False when the release brings none of that name.
+    /// Creates a namespace that the release itself brings, as in its manifest, so that permissions can be granted
+    /// there before the release is installed. It is an object of the release from then on. One that somebody else has
+    /// created in the meantime is not changed. False when the release brings no namespace of that name.
     ///
     /// # Errors
-    /// [`Error::Parse`] when a document of the manifest is no object; [`Error::Objects`] when the namespace cannot be made;
-    /// [`Error::NotOurs`] when it is there and not of the release.
+    /// [`Error::Parse`] when a document of the manifest is not an object; [`Error::Objects`] when the namespace
+    /// cannot be created; [`Error::NotOurs`] when it exists and does not belong to the release.
     pub async fn make_own_namespace(&self, desired: &Desired, name: &str) -> Result<bool, Error> {
         let objects = super::objects::parse(&desired.manifest, "the manifest")?;
         let own = objects.into_iter().find(|object| {

@@ -1,7 +1,7 @@
-//! Labels on every object of a rendered release, as a post-renderer would put them there.
+//! Adds labels to every object of a rendered release, as a post-renderer would.
 //!
-//! They become part of the stored manifest, so that `helm rollback` and `helm upgrade --reuse-values` write them as
-//! well. Selectors and pod templates are left alone: labels there decide which pods belong together.
+//! They become part of the stored manifest, so that `helm rollback` and `helm upgrade --reuse-values` keep them.
+//! Selectors and pod templates are not changed: labels there decide which pods belong together.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::Error;
 use crate::json::{self, Meta};
 
-/// Where Helm names the template of a document.
+/// The comment in which Helm names the template of a document.
 const SOURCE: &str = "# Source: ";
 
 /// A manifest with these labels on every object. Its documents keep their order and the line that names their
-/// template; they are printed anew, so comments and the chart's own layout are lost.
+/// template; they are serialised again, so comments and the chart's own layout are lost.
 ///
 /// # Errors
 /// [`Error::Parse`] when a document is not YAML.
@@ -51,7 +51,7 @@ pub(super) fn on_document(
     };
     let mut object = helm::yaml::parse_typed(text.as_bytes()).map_err(failed)?;
     if !object.is_object() {
-        // Comments alone, or nothing that could carry labels; what is no object is refused when it is applied.
+        // Only comments, or nothing that could have labels; anything but an object is refused when it is applied.
         return Ok(text.to_owned());
     }
     add(&mut object, labels);
@@ -98,7 +98,7 @@ mod tests {
                         krateo.io/composition-id: \"42\"\nkind: List\n---\n# Source: c/templates/c.yaml\n# nothing here\n";
         let labelled = on_manifest(manifest, &labels()).unwrap();
         assert_eq!(labelled, expected);
-        // Labelling is stable, so that an unchanged release stays unchanged.
+        // Labelling twice changes nothing, so that an unchanged release stays unchanged.
         assert_eq!(on_manifest(&labelled, &labels()).unwrap(), labelled);
     }
 

@@ -1,8 +1,8 @@
-//! Fields that others wrote by plain update become fields that Helm applied (client-go's `csaupgrade`).
+//! Turns fields that others wrote by plain update into fields that Helm applied (client-go's `csaupgrade`).
 //!
 //! Helm 3, and Helm 4 without server-side apply, leave entries of operation `Update` in `managedFields`. They would
-//! own every field along with us, and a field that a chart drops would stay for ever. In the same way, a field that
-//! somebody added by hand is removed by an apply only once it is ours.
+//! own every field together with us, and a field that a chart drops would stay forever. In the same way, a field that
+//! somebody added by hand is only removed by an apply once it is ours.
 
 use cluster::fields::{self, Path};
 use cluster::{Cluster, ObjectId};
@@ -16,7 +16,7 @@ use crate::records::MANAGER;
 /// Turns Helm's update entries of these objects into apply entries; objects without any are not written.
 ///
 /// # Errors
-/// [`Error::Objects`]; transient when somebody else wrote in between.
+/// [`Error::Objects`]; transient when somebody else wrote in the meantime.
 pub(super) async fn updates_to_applies(
     cluster: &Cluster,
     ids: impl Iterator<Item = &ObjectId>,
@@ -44,7 +44,7 @@ async fn migrate(cluster: &Cluster, id: &ObjectId) -> Result<(), cluster::Error>
     cluster.merge(id, &patch, MANAGER).await.map(drop)
 }
 
-/// Makes Helm's apply own these fields of an object instead of the managers that `is_from` names, so that the next
+/// Transfers these fields of an object from the managers that `is_from` selects to Helm's apply, so that the next
 /// apply removes those that it does not set.
 ///
 /// # Errors
@@ -92,8 +92,8 @@ fn is_helms(entry: &Value, operation: &str) -> bool {
         && entry["subresource"].as_str().unwrap_or_default().is_empty()
 }
 
-/// Helm calls its updates after the program that it is part of, and Krateo's is called `controller`, as others may be. Only
-/// that one labels objects with their composition.
+/// Helm's updates have the name of the program that it is part of as field manager, which is `controller` for Krateo,
+/// as for others. Only Krateo's labels objects with their composition.
 fn is_krateos(entry: &Value) -> bool {
     let label = "/fieldsV1/f:metadata/f:labels/f:krateo.io~1composition-id";
     entry["manager"] == "controller"
@@ -102,7 +102,7 @@ fn is_krateos(entry: &Value) -> bool {
         && entry.pointer(label).is_some()
 }
 
-/// The entries with Helm's updates merged into its apply; none when there is nothing to merge.
+/// The entries with Helm's updates merged into its apply; `None` when there is nothing to merge.
 fn migrated(entries: &[Value]) -> Option<Vec<Value>> {
     let is_update = |entry: &&Value| is_helms(entry, "Update") || is_krateos(entry);
     let (updates, mut others): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(is_update);

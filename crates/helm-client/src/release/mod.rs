@@ -1,7 +1,7 @@
-//! A wanted release in, objects in the cluster and Helm's record of them out; the actions of Helm's `pkg/action`.
+//! Applies a desired release to the cluster and writes Helm's record of it; the actions of Helm's `pkg/action`.
 //!
-//! An action is a file. Each begins with a pending record, which reserves the release and is the mark from which a
-//! crash is recognised, and ends with a record that says how it went. What to do is decided before, by [`state`].
+//! Each action is a file. It begins with a pending record, which reserves the release and shows a crash afterwards,
+//! and ends with a record of the outcome. What to do is decided before, by [`state`].
 
 mod action;
 mod apply;
@@ -65,26 +65,26 @@ use crate::records::{Observed, Provenance, RECORD_PLACES, Record, Records};
 use drift::{DriftedObject, Settled};
 use ownership::Owner;
 
-/// Told of every step.
+/// Receives every step.
 pub(crate) type Tell<'a> = dyn Fn(&Progress<'_>) + Send + Sync + 'a;
 
 /// The releases of a cluster.
 ///
-/// Every request of an action names its object; nothing is listed or watched. One release is to be acted on by one
-/// caller at a time; a second one is turned away when it tries to make or to continue the same revision.
+/// Every request of an action names its object; nothing is listed or watched. Only one caller at a time should act on
+/// a release; a second one is refused when it tries to create or continue the same revision.
 ///
-/// Cheap to clone; clones share what is known of objects since they were applied.
+/// Cheap to clone; clones share what is known about applied objects.
 #[derive(Clone)]
 pub struct Releases {
     cluster: Cluster,
     options: Options,
     writer: Option<String>,
-    /// Whoever held these Leases: this writer is there in its place.
+    /// Holders of these Leases that this writer has replaced.
     succeeds: Arc<[String]>,
     listener: Option<Listener>,
-    /// The object that the release belongs to, if it belongs to one.
+    /// The object that the release belongs to, if any.
     parent: Option<Arc<Parent>>,
-    /// The place of the caller, given up during long waits.
+    /// The caller's worker slot, given back during long waits.
     parking: Option<Arc<dyn Parking>>,
     settled: Arc<Settled>,
     leases: Arc<LeaseWatch>,
@@ -95,7 +95,7 @@ pub struct Releases {
 pub struct Deployed {
     /// The deployed revision.
     pub record: Record,
-    /// Its objects in install order, hooks aside.
+    /// Its objects in install order, without hooks.
     pub objects: Vec<Live>,
 }
 
@@ -104,7 +104,7 @@ pub struct Deployed {
 pub struct Live {
     /// Which object it is.
     pub id: ObjectId,
-    /// What the server returned to our apply.
+    /// The server's answer to our apply.
     pub object: Value,
 }
 
@@ -130,47 +130,47 @@ impl Releases {
         Self { options, ..self }
     }
 
-    /// The same, written by whoever holds this Lease ([`writer`]), so that a record that stays pending can be told to
-    /// be nobody's.
+    /// The same, with the writer ([`writer`]) that holds this Lease, so that others can tell when nobody works on a
+    /// pending record any more.
     pub fn written_by(self, writer: impl Into<String>) -> Self {
         let writer = Some(writer.into());
         Self { writer, ..self }
     }
 
-    /// The same, in the place of whoever wrote under these Leases: for replicas that share work, of which one at a time
-    /// has a release. What they left pending is continued without another look at their Leases.
+    /// The same, as the successor of the writers under these Leases: for replicas that share work, one of which at a
+    /// time owns a release. What they left pending is continued without checking their Leases.
     pub fn in_place_of(self, writers: impl IntoIterator<Item = String>) -> Self {
         let succeeds = writers.into_iter().collect();
         Self { succeeds, ..self }
     }
 
-    /// The same, for the release of this object. Its records are signed, and believed only where they are; no object is
-    /// written or removed that names another one.
+    /// The same, for the release of this object. Its records are signed, and only trusted with a signature; no object
+    /// that names another owner is written or removed.
     pub fn belonging_to(self, parent: Parent) -> Self {
         let parent = Some(Arc::new(parent));
         Self { parent, ..self }
     }
 
-    /// What authenticates the records of this object's release.
+    /// The keys that authenticate the records of this object's release.
     pub fn keys(&self) -> Option<Arc<RecordKeys>> {
         self.parent.as_ref()?.keys.clone()
     }
 
-    /// The same, with somebody who is told of every step.
+    /// The same, with a listener for every step.
     pub fn told_to(self, listener: Listener) -> Self {
         let listener = Some(listener);
         Self { listener, ..self }
     }
 
-    /// How releases are written.
+    /// The options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Reads what is stored of a release: the newest revision and the deployed one.
+    /// Reads the stored records of a release: the newest revision and the deployed one.
     ///
-    /// `hint` is the revision that was the newest when it was last observed, 0 when there was none. Newer ones, which
-    /// others may have made, are found by probing upwards.
+    /// `hint` is the newest revision of the last observation, 0 when there was none. Newer ones, which others may
+    /// have made, are found by probing upwards.
     ///
     /// # Errors
     /// [`Error::Records`].
@@ -183,10 +183,10 @@ impl Releases {
 
     /// Installs the release, or upgrades it when a revision is deployed.
     ///
-    /// When just that was cut off, with the same inputs, it is continued instead.
+    /// When the same action with the same inputs was interrupted, it is resumed instead.
     ///
     /// # Errors
-    /// As [`Releases::install`], [`Releases::upgrade`] and [`Releases::resume`].
+    /// Those of [`Releases::install`], [`Releases::upgrade`] and [`Releases::resume`].
     pub async fn install_or_upgrade(
         &self,
         desired: &Desired,
@@ -195,7 +195,7 @@ impl Releases {
         if state::is_interrupted_attempt_at(desired, observed) {
             return match self.resume(observed, Some(desired)).await? {
                 Resumed::Deployed(deployed) => Ok(*deployed),
-                // Unreachable: an uninstall is no attempt at what is desired.
+                // Unreachable: an uninstall is no attempt at a desired release.
                 Resumed::Uninstalled(_) => Err(Error::NotUnderway),
             };
         }
@@ -205,9 +205,10 @@ impl Releases {
         }
     }
 
-    /// Decides how a release stands ([`state`]), now. If somebody's action is underway, their Lease is looked at.
+    /// Decides the current state of a release ([`state`]). If somebody's action is in progress, their Lease is
+    /// checked.
     ///
-    /// `drifted` is what [`Releases::drift`] found, or nothing.
+    /// `drifted` is what [`Releases::drift`] found, or empty.
     ///
     /// # Errors
     /// [`Error::Hold`] when that Lease cannot be read.
@@ -221,7 +222,7 @@ impl Releases {
         self.state_at(&moment, desired, observed, drifted).await
     }
 
-    /// The same at a moment.
+    /// The same for a given moment.
     ///
     /// # Errors
     /// [`Error::Busy`].
@@ -238,10 +239,10 @@ impl Releases {
         at_length(&desired.namespace, desired.manifest.len() + recorded, decide).await
     }
 
-    /// Now, and whether somebody is at work on the release.
+    /// The current moment: the time, and whether somebody is working on the release.
     ///
     /// # Errors
-    /// As [`Releases::state`].
+    /// Those of [`Releases::state`].
     pub async fn moment(&self, observed: &Observed) -> Result<Moment, Error> {
         Ok(Moment {
             now: Timestamp::now(),
@@ -251,7 +252,7 @@ impl Releases {
         })
     }
 
-    /// Whether the writer of a pending record may still be at it.
+    /// Whether the writer of a pending record may still be working.
     async fn presence(&self, observed: &Observed) -> Result<Presence, Error> {
         let Some((_, record)) = observed.underway() else {
             return Ok(Presence::Gone);
@@ -260,7 +261,7 @@ impl Releases {
             return Ok(Presence::Unknown);
         };
         if self.writer.as_ref() == Some(writer) || self.succeeds.contains(writer) {
-            // One at a time acts for a Lease, and that one is asking.
+            // Only one at a time acts under a Lease, and that is this one.
             return Ok(Presence::Gone);
         }
         let Some((namespace, lease)) = writer.split_once('/') else {
@@ -284,7 +285,7 @@ impl Releases {
         Records::new(self.cluster.clone(), driver, namespace, name, max_history).of(self.parent.clone())
     }
 
-    /// The release that a record is of, as its objects know it.
+    /// The release of a record, in the form in which its objects name it.
     fn owner(&self, release: &Release) -> Owner {
         Owner::new(&release.namespace, &release.name, self.parent.as_deref())
     }
@@ -293,7 +294,7 @@ impl Releases {
         Owner::new(&desired.namespace, &desired.name, self.parent.as_deref())
     }
 
-    /// Tells whoever wants to know.
+    /// Reports to the listener, if any.
     fn tell(&self) -> impl Fn(&Progress<'_>) + Send + Sync + '_ {
         |progress| {
             if let Some(listener) = &self.listener {
@@ -302,7 +303,7 @@ impl Releases {
         }
     }
 
-    /// Makes the pending record of the next revision of what is desired.
+    /// Creates the pending record of the next revision of what is desired.
     async fn begin_desired(
         &self,
         desired: &Desired,
@@ -324,7 +325,7 @@ impl Releases {
         self.begin(release, provenance, observed).await
     }
 
-    /// Makes the pending record of the next revision, and removes one that is too old.
+    /// Creates the pending record of the next revision, and removes those that are too old.
     async fn begin(
         &self,
         release: Release,
@@ -351,7 +352,7 @@ impl Releases {
         Ok(record)
     }
 
-    /// Ends a revision whose action was cut off, as Helm never does: it would refuse to touch the release again.
+    /// Ends a revision whose action was interrupted. Helm never does: it would refuse to touch the release again.
     async fn give_up(&self, records: &Records, mut record: Record) -> Result<(), Error> {
         let was = record.status().clone();
         record.release.info.status = Status::Failed;
@@ -364,13 +365,13 @@ impl Releases {
 }
 
 impl Observed {
-    /// The action that is underway or was cut off, and its record.
+    /// The action that is in progress or was interrupted, and its record.
     pub fn underway(&self) -> Option<(Action, &Record)> {
         let newest = self.newest.as_ref()?;
         Some((Action::underway(newest.status())?, newest))
     }
 
-    /// True when who began what is underway holds the Lease of the release, as somebody with a terminal does.
+    /// True when the writer of the pending record holds the release's own Lease, as interactive tools do.
     pub fn is_under_its_own_lease(&self) -> bool {
         self.underway().is_some_and(|(_, record)| {
             let (namespace, name) = (&record.release.namespace, &record.release.name);
@@ -379,8 +380,8 @@ impl Observed {
         })
     }
 
-    /// The revisions beside the deployed one that tell of objects in the cluster: the newest, and what is deployed below
-    /// a deployed one that somebody else made.
+    /// The revisions other than the deployed one that tell about objects in the cluster: the newest, and our deployed
+    /// revision below a foreign deployed one.
     fn beside_deployed(&self) -> Vec<Record> {
         let deployed = self.deployed().map(Record::revision);
         let known = self.newest.iter().chain(&self.older_deployed);
@@ -419,11 +420,10 @@ fn pending(desired: &Desired, observed: &Observed, status: Status, revision: i64
     }
 }
 
-/// As much text is parsed on the spot, in bytes: it takes a few milliseconds.
+/// Up to this many bytes of text are parsed directly: it takes a few milliseconds.
 const SHORT: usize = 64 << 10;
 
-/// Does work on so many bytes of manifests: on long ones in turn with those of other namespaces, and without keeping other
-/// tasks waiting.
+/// Processes this many bytes of manifests. For long ones, namespaces take turns, and other tasks are not blocked.
 async fn at_length<T>(namespace: &str, bytes: usize, work: impl FnOnce() -> T) -> Result<T, Error> {
     if bytes <= SHORT {
         return Ok(work());

@@ -1,4 +1,4 @@
-//! Manifest text into objects and their places in the cluster.
+//! Parses manifests into objects and finds their API paths.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::{Error, UnservedType};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Target {
     pub(super) place: Place,
-    /// The object as the manifest has it.
+    /// The object as in the manifest.
     pub(super) manifest: Value,
-    /// True when only a record that somebody else made names it.
+    /// True when only a foreign record names it.
     pub(super) is_claimed: bool,
-    /// True when the manifest was written for a version of its type that is not served any more, so that the one that is may
-    /// refuse it as it is.
+    /// True when the manifest is for a version of its type that is no longer served, so that the served one may
+    /// refuse it unchanged.
     pub(super) is_outdated: bool,
 }
 
@@ -24,14 +24,14 @@ pub(super) struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     Named(ObjectId),
-    /// The server makes a name up (`generateName`).
+    /// The server generates the name (`generateName`).
     Unnamed {
         resource: ResourceId,
         namespace: Option<String>,
     },
 }
 
-/// What tells objects apart across revisions: everything but the version of the API.
+/// Identifies an object across revisions: everything except the API version.
 pub(super) type Identity<'a> = (&'a str, &'a str, Option<&'a str>, &'a str);
 
 impl Target {
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// What tells this object apart.
+/// The identity of this object.
 pub(super) fn identity(id: &ObjectId) -> Identity<'_> {
     (
         &id.resource().group,
@@ -64,10 +64,10 @@ pub(super) fn identity(id: &ObjectId) -> Identity<'_> {
     )
 }
 
-/// The objects of a manifest, lists taken apart, comments and empty documents left out.
+/// The objects of a manifest, with lists flattened, and without comments and empty documents.
 ///
 /// # Errors
-/// [`Error::Parse`] when a document is not YAML or no object.
+/// [`Error::Parse`] when a document is not YAML or not an object.
 pub(super) fn parse(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
     let mut objects = Vec::new();
     for document in helm::manifest::split(manifest) {
@@ -90,14 +90,14 @@ pub(super) fn parse(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
     Ok(objects)
 }
 
-/// How many lines and items of lists and maps a manifest may have that somebody else recorded: far more than any chart
+/// How many lines and items of lists and maps a manifest in a foreign record may have: far more than any chart
 /// renders.
 const MAX_PARTS: usize = 200_000;
 
-/// The same of a manifest that anybody may have written.
+/// The same for a manifest that anybody may have written.
 ///
 /// # Errors
-/// As [`parse`], and when it would take more memory than any chart's manifest does.
+/// Those of [`parse`], and when it would take more memory than any chart's manifest does.
 pub(super) fn parse_claimed(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
     let is_part = |byte: &&u8| matches!(byte, b'\n' | b',' | b'[' | b'{');
     if manifest.as_bytes().iter().filter(is_part).count() > MAX_PARTS {
@@ -109,7 +109,7 @@ pub(super) fn parse_claimed(manifest: &str, what: &str) -> Result<Vec<Value>, Er
     parse(manifest, what)
 }
 
-/// Takes the lists apart that charts write as one document, as Helm does when it sends them.
+/// Flattens lists that charts write as one document, as Helm does when it sends them.
 fn flatten(mut object: Value, into: &mut Vec<Value>) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let (Some(item_kind), Some(Value::Array(items))) = (
@@ -121,7 +121,7 @@ fn flatten(mut object: Value, into: &mut Vec<Value>) {
     };
     for mut item in items {
         if item.is_object() && !item_kind.is_empty() {
-            // The items of a typed list need not repeat what the list says.
+            // Items of a typed list may omit what the list says.
             if item.get("kind").is_none() {
                 item["kind"] = Value::from(item_kind);
             }
@@ -133,13 +133,14 @@ fn flatten(mut object: Value, into: &mut Vec<Value>) {
     }
 }
 
-/// As old may the answer to "what do you serve" be for the types of further objects, once one is not served.
+/// Once a type is not served, the maximum age of discovery data for the types of further objects.
 const ASKED_JUST_NOW: Duration = Duration::from_secs(10);
 
-/// The places of objects that are to be written, in their order; `defined` are kinds that the release's own CRDs will add.
+/// Locates objects that are to be written, in order; `defined` are kinds that the release's own CRDs will add.
 ///
 /// # Errors
-/// [`Error::Unserved`] with all types that the cluster does not serve, [`Error::Locate`] when an object cannot be addressed.
+/// [`Error::Unserved`] with all types that the cluster does not serve, [`Error::Locate`] when an object has no API
+/// path.
 pub(super) async fn locate(
     cluster: &Cluster,
     objects: Vec<Value>,
@@ -195,13 +196,13 @@ pub(super) async fn locate(
     }
 }
 
-/// The places of objects that an earlier revision wrote, where they can still be.
+/// Locates objects that an earlier revision wrote and that may still exist.
 ///
-/// A version of an API that is no longer served is replaced by the one that is; a kind that is not served at all has
-/// no objects, and an object without a name cannot be found again.
+/// An API version that is no longer served is replaced by the one that is; a kind that is not served at all has no
+/// objects, and an object without a name cannot be found again.
 ///
 /// # Errors
-/// [`Error::Locate`] when it cannot be found out what the cluster serves.
+/// [`Error::Locate`] when discovery fails.
 pub(super) async fn locate_earlier(
     cluster: &Cluster,
     objects: Vec<Value>,
@@ -254,7 +255,7 @@ fn place(resource: ResourceId, manifest: &Value, namespace: &str) -> Result<Plac
     ObjectId::in_manifest(resource, manifest, Some(namespace)).map(Place::Named)
 }
 
-/// An object in words, before its place is known.
+/// A description of an object, before it is located.
 fn named(manifest: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     format!(
@@ -265,7 +266,7 @@ fn named(manifest: &Value) -> String {
     )
 }
 
-/// The kinds that custom resource definitions add.
+/// The kinds that custom resource definitions define.
 pub(super) fn defined_by(crds: &[Value]) -> Vec<ResourceId> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let versions = |crd: &Value| crd["spec"]["versions"].as_array().cloned().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Fields of others that stand in the way of an apply.
+//! Fields of others that prevent an apply.
 //!
-//! Server-side apply puts what we set beside what others set. In a list whose items have keys, or where one field
-//! excludes another, the server may refuse the sum although the manifest is well: two ports of one name, a variable
-//! with a value and a source, a `rollingUpdate` beside the strategy `Recreate`. What is in the way becomes ours, so that
-//! the next apply, which does not name it, drops it.
+//! Server-side apply merges what we set with what others set. In a list whose items have keys, or where one field
+//! excludes another, the server may refuse the result although the manifest is valid: two ports of one name, a
+//! variable with a value and a source, a `rollingUpdate` with the strategy `Recreate`. We take over the fields that
+//! cause this, so that the next apply, which does not name them, drops them.
 
 use std::collections::HashSet;
 
@@ -15,18 +15,18 @@ use super::drift::{is_bookkeeping, is_hand};
 use super::{conflict, migrate};
 use crate::records::MANAGER;
 
-/// What others hold that the server refuses beside a manifest.
+/// Fields of others that the server refuses together with a manifest.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Obstacles {
-    /// Where it is.
+    /// Their paths.
     pub(super) paths: Vec<Path>,
-    /// True when all of it was set by hand.
+    /// True when all of them were set by hand.
     by_hand: bool,
 }
 
 impl Obstacles {
-    /// Fields at or beside those that the server refused, which others hold in the live object and the manifest does
-    /// not set: those that were set by hand; without any, and where fields exclude each other, those of anybody.
+    /// Fields at or next to those that the server refused, which others own in the live object and the manifest does
+    /// not set: those set by hand; if there are none and fields exclude each other, those of any manager.
     pub(super) fn of(refused: &cluster::Error, manifest: &Value, live: &Value) -> Self {
         let causes = refused.causes();
         let scopes = |is_of: fn(&str) -> bool| -> Vec<Vec<&str>> {
@@ -44,7 +44,7 @@ impl Obstacles {
         }
     }
 
-    /// Makes them ours.
+    /// Takes them over.
     ///
     /// # Errors
     /// When the server refuses; transient when somebody else wrote since the object was read.
@@ -88,9 +88,9 @@ fn held(scopes: &[Vec<&str>], is_from: fn(&str) -> bool, manifest: &Value, live:
     paths
 }
 
-/// The names on the way to what holds a refused field (`spec.ports[1].name` to `spec`, `ports`); for a field right below
-/// the object's top, to the field itself, since what holds it is everything. List items are left out: at which place
-/// they were in the sum of both is not known.
+/// The names on the path to what contains a refused field (`spec.ports[1].name` to `spec`, `ports`); for a field
+/// directly below the top, to the field itself, since the whole object contains it. List indices are left out: they
+/// refer to the merged object, which we do not have.
 fn scope(refused: &str) -> Option<Vec<&str>> {
     let mut names = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);

@@ -1,4 +1,4 @@
-//! How actions on releases are carried out: what is waited for, and what becomes of one that fails.
+//! Options of actions on releases: what to wait for, and what to do when one fails.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::records::Driver;
 
-/// How releases are written.
+/// How actions are carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How many revisions of a release are kept; 0 keeps all. Helm's `HELM_MAX_HISTORY`.
@@ -14,26 +14,26 @@ pub struct Options {
     /// The longest wait for one hook, for the objects of a release to be ready, or for them to be gone. Helm's
     /// `--timeout`.
     pub timeout: Duration,
-    /// What is awaited once the objects are written, before the hooks that come after. Helm's `--wait`.
+    /// What to wait for once the objects are written, before the post hooks. Helm's `--wait`.
     pub wait: Wait,
-    /// What becomes of what a failed action changed. Helm's `--rollback-on-failure` is [`OnFailure::Undo`].
+    /// What to do with the changes of a failed action. Helm's `--rollback-on-failure` is [`OnFailure::Undo`].
     pub on_failure: OnFailure,
-    /// What happens to the definitions in `crds/`.
+    /// What to do with the CRDs in `crds/`.
     pub crds: CrdPolicy,
     /// Whether hooks run. Helm's `--no-hooks` is false.
     pub hooks: bool,
     /// Whether an uninstall keeps the records. Helm's `--keep-history`.
     pub keep_history: bool,
-    /// Whether an install makes the namespace when it is not there. Helm's `--create-namespace`.
+    /// Whether an install creates the namespace if it does not exist. Helm's `--create-namespace`.
     pub create_namespace: bool,
-    /// When a failed action is tried again.
+    /// When to try a failed action again.
     pub retries: Retries,
-    /// Where records are kept. Helm's `HELM_DRIVER`.
+    /// Where records are stored. Helm's `HELM_DRIVER`.
     pub driver: Driver,
 }
 
 impl Default for Options {
-    /// As Helm has it (10 revisions, 5 minutes, no wait), but that nothing failed stays half done.
+    /// Helm's defaults (10 revisions, 5 minutes, no wait), except that a failed action is undone.
     fn default() -> Self {
         Self {
             max_history: 10,
@@ -50,46 +50,46 @@ impl Default for Options {
     }
 }
 
-/// What is awaited of the objects of a release.
+/// What to wait for after the objects are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// Nothing: that the server took them is enough.
+    /// Nothing: it is enough that the server accepted them.
     #[default]
     No,
-    /// That all are as they should be, by the rules of kstatus; a Job has only to be started.
+    /// All objects are ready, by the rules of kstatus; a Job only has to be started.
     Ready,
-    /// The same, and that Jobs are through. Helm's `--wait-for-jobs`.
+    /// The same, and Jobs are complete. Helm's `--wait-for-jobs`.
     ReadyAndJobs,
 }
 
-/// What becomes of what a failed action changed.
+/// What to do with the changes of a failed action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// What an install made is removed; after an upgrade or rollback, the deployed revision is applied again.
+    /// What an install created is removed; after an upgrade or rollback, the deployed revision is applied again.
     #[default]
     Undo,
-    /// It stays for a look; the next attempt goes on from there.
+    /// They are kept for inspection; the next attempt continues from there.
     Keep,
 }
 
-/// What happens to the definitions in `crds/` of a chart.
+/// What to do with the CRDs in `crds/` of a chart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CrdPolicy {
-    /// They are somebody else's to bring. Helm's `--skip-crds`.
+    /// Nothing: somebody else installs them. Helm's `--skip-crds`.
     Skip,
-    /// Those that are not there are made; one that is there stays as it is, since it may serve others as well.
+    /// Missing ones are created; an existing one is not changed, since others may use it.
     #[default]
     Create,
-    /// Those that are there become as the chart has them, also on an upgrade. None is ever removed.
+    /// Existing ones are replaced by those of the chart, also on an upgrade. None is ever removed.
     CreateReplace,
 }
 
 /// How often a failed action is tried again with the same inputs, and after which pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// Attempts in all, the first one included.
+    /// Number of attempts, including the first one.
     pub attempts: u32,
-    /// The pause after the first failure; every further one is twice as long.
+    /// The pause after the first failure; it doubles with every further one.
     pub pause: Duration,
     /// The longest pause.
     pub longest: Duration,
@@ -106,14 +106,14 @@ impl Default for Retries {
     }
 }
 
-/// When a failed action is tried again.
+/// When to try a failed action again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// The pause is over.
     Now,
     /// The pause lasts until then.
     At(Timestamp),
-    /// Not before an input changes: it was tried often enough.
+    /// Only when an input changes: all attempts are used up.
     Never,
 }
 

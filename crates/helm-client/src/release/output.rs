@@ -1,4 +1,4 @@
-//! What a hook printed: the last lines of its pods' logs.
+//! The output of a hook: the last lines of its pods' logs.
 
 use cluster::{Cluster, ObjectId, ResourceId, Selector, Tail};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,12 +9,12 @@ const TAIL: Tail = Tail {
     lines: 20,
     bytes: 4096,
 };
-/// A Job that is tried again and again has many pods; the last ones tell why.
+/// A Job that is retried many times has many pods; the last ones show why.
 const PODS: usize = 2;
 
-/// The last lines that a Job or a Pod printed; none when there are none, or they may not be read.
+/// The last lines that a Job or a Pod printed; `None` when there are none, or the log may not be read.
 ///
-/// Of a pod with several containers, those that failed are read, else the first one.
+/// Of a pod with several containers, those that failed are read, otherwise the first one.
 pub(super) async fn output(cluster: &Cluster, id: &ObjectId) -> Option<String> {
     let pods = match (id.resource().group.as_str(), id.resource().kind.as_str()) {
         ("", "Pod") => cluster

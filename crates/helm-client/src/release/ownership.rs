@@ -1,5 +1,5 @@
-//! Whose an object is: the label and the annotations by which Helm knows the objects of a release
-//! (`pkg/action/validate.go`), and the label by which they name the object that the release belongs to.
+//! Who owns an object: the label and the annotations by which Helm recognises the objects of a release
+//! (`pkg/action/validate.go`), and the label that names the object that the release belongs to.
 
 use std::collections::HashMap;
 
@@ -14,16 +14,16 @@ const HELM: &str = "Helm";
 const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
-/// A release, as far as its objects know it.
+/// The parts of a release that its objects name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) name: String,
     pub(crate) namespace: String,
-    /// The label of the object that the release belongs to, and its UID; none when it belongs to no object.
+    /// The label for the object that the release belongs to, and its UID; `None` when it belongs to no object.
     pub(crate) parent: Option<(&'static str, String)>,
 }
 
-/// Objects that were found to be of a release, with their UIDs.
+/// Objects that were found to belong to a release, with their UIDs.
 pub(crate) type Checked = HashMap<ObjectId, String>;
 
 impl Owner {
@@ -36,20 +36,20 @@ impl Owner {
         }
     }
 
-    /// Marks an object as one of this release, whatever its manifest says about that.
+    /// Marks an object as part of this release, whatever its manifest says.
     pub(crate) fn claim(&self, object: &mut Value) {
         json::set_meta(object, Meta::Labels, MANAGED_BY, HELM);
         json::set_meta(object, Meta::Annotations, RELEASE_NAME, &self.name);
         json::set_meta(object, Meta::Annotations, RELEASE_NAMESPACE, &self.namespace);
     }
 
-    /// True when the object is one of this release.
+    /// True when the object belongs to this release.
     pub(crate) fn owns(&self, live: &Value) -> bool {
         self.check(live).is_ok()
     }
 
-    /// Finds out whether an object is one of this release: it names the object that the release belongs to, or no such
-    /// object and carries the three marks of Helm.
+    /// Checks that an object belongs to this release: it names the object that the release belongs to, or it names
+    /// none and has Helm's label and annotations.
     ///
     /// # Errors
     /// What is missing or wrong, in Helm's words.
@@ -61,12 +61,12 @@ impl Owner {
         }
     }
 
-    /// Finds out whether a hook may take or remove an object. Hooks carry none of Helm's marks; so where a release
-    /// belongs to an object, one that names none is taken for the release's in its own namespace alone. Where it
-    /// belongs to none, Helm asks nothing.
+    /// Checks that a hook may take over or remove an object. Hooks have none of Helm's labels and annotations; so
+    /// where a release belongs to an object, an object without an owner counts as the release's only in its own
+    /// namespace. Where it belongs to none, nothing is checked, as in Helm.
     ///
     /// # Errors
-    /// Whose it is, or that nobody knows.
+    /// The owner, or that the owner is unknown.
     pub(crate) fn check_hook(&self, id: &ObjectId, live: &Value) -> Result<(), String> {
         let Some((label, uid)) = &self.parent else {
             return Ok(());
@@ -78,16 +78,16 @@ impl Owner {
             return Ok(());
         }
         Err(format!(
-            "it has no label {label}, and outside of namespace {} a hook takes over nothing that does not say whose it \
-             is: remove the object, or set that label to {uid:?}",
+            "it has no label {label}, and outside of namespace {} a hook takes over only objects that \
+             name their owner: remove the object, or set that label to {uid:?}",
             self.namespace
         ))
     }
 
-    /// True when an object names the one that the release belongs to, false when it names none.
+    /// True when an object names the owner of the release, false when it names none.
     ///
     /// # Errors
-    /// When it names another.
+    /// When it names another owner.
     pub(super) fn names_parent(&self, live: &Value) -> Result<bool, String> {
         let Some((label, uid)) = &self.parent else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! A worker's place is given up during the long waits of an action.
+//! Gives back the worker slot during the long waits of an action.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cluster::{Parking, parked};
 use super::Releases;
 
 impl Releases {
-    /// The same, for a caller who gives up its place while it waits.
+    /// The same, for a caller that gives back its worker slot during long waits.
     pub fn parked_at(self, place: Arc<dyn Parking>) -> Self {
         let parking = Some(place);
         Self { parking, ..self }

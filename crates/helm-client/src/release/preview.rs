@@ -1,4 +1,4 @@
-//! A wanted release and the cluster into what installing or upgrading would change; nothing is written.
+//! Computes what installing or upgrading to a desired release would change in the cluster; nothing is written.
 
 use cluster::{Apply, Cluster, ObjectId};
 use helm::resource_policy::{RESOURCE_POLICY, is_kept_on_upgrade};
@@ -11,35 +11,35 @@ use super::{Desired, Error, Releases, remove, told};
 use crate::json::{self, Meta};
 use crate::records::{MANAGER, Observed};
 
-/// An object, and what would become of it.
+/// An object, and what would happen to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// Which object.
     pub id: ObjectId,
-    /// What would become of it.
+    /// What would happen to it.
     pub effect: Effect,
 }
 
-/// What would become of an object.
+/// What would happen to an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// It is not there and would be made.
+    /// It does not exist and would be created.
     Create {
-        /// As it would be.
+        /// The object afterwards.
         after: Value,
     },
     /// It would be changed.
     Update {
-        /// As it is.
+        /// The object now.
         before: Value,
-        /// As it would be.
+        /// The object afterwards.
         after: Value,
     },
     /// It would be removed.
     Delete,
-    /// It is no longer wanted, and stays for its resource policy or because it is not of this release.
+    /// It is no longer wanted, but kept because of its resource policy or because it does not belong to this release.
     Kept,
-    /// It is as it should be.
+    /// Nothing would be changed.
     Unchanged,
     /// The action would fail here.
     Refused {
@@ -49,12 +49,12 @@ pub enum Effect {
 }
 
 impl Releases {
-    /// What installing or upgrading to `desired` would change: its objects in install order, then those that would
-    /// go. Each is tried on the server, as a dry run; hooks and definitions in `crds/` are left out.
+    /// What installing or upgrading to `desired` would change: its objects in install order, then those that would be
+    /// removed. Each is tried on the server as a dry run; hooks and CRDs in `crds/` are left out.
     ///
     /// # Errors
-    /// [`Error::Parse`], [`Error::Unserved`], [`Error::Locate`]; [`Error::Objects`] when an object cannot be read. What the server refuses
-    /// is no error but an [`Effect`].
+    /// [`Error::Parse`], [`Error::Unserved`], [`Error::Locate`]; [`Error::Objects`] when an object cannot be read. A
+    /// refusal by the server is not an error but an [`Effect`].
     pub async fn preview(&self, desired: &Desired, observed: &Observed) -> Result<Vec<Change>, Error> {
         let mut definitions = Vec::new();
         for file in &desired.crds {
@@ -94,7 +94,7 @@ impl Releases {
         owner: &Owner,
         force: &Force<'_>,
     ) -> Result<Option<Change>, Error> {
-        // An object whose name the server makes up is another one each time.
+        // An object whose name the server generates is a different one each time.
         let Some(id) = target.id() else { return Ok(None) };
         let live = self
             .cluster
@@ -113,7 +113,7 @@ impl Releases {
             (Some(before), Ok(after)) if essence(&before) == essence(&after) => Effect::Unchanged,
             (Some(before), Ok(after)) => Effect::Update { before, after },
             (None, Ok(after)) => Effect::Create { after },
-            // Its namespace or its kind will be made first.
+            // Its namespace or its kind will be created first.
             (None, Err(error)) if error.is_not_found() => Effect::Create { after: object },
             (_, Err(error)) => Effect::Refused { why: told(&error) },
         };
@@ -141,7 +141,7 @@ impl Releases {
     }
 }
 
-/// Applies as the action would, fields of others taken where it would take them, as a dry run.
+/// Applies as a dry run, forcing the fields of others that the action would force.
 async fn try_apply(
     cluster: &Cluster,
     target: &Target,
@@ -159,7 +159,7 @@ async fn try_apply(
     applied.map(|applied| applied.object)
 }
 
-/// An object without what a dry run cannot know or nobody asked for.
+/// An object without the fields that a dry run cannot know, and without noise.
 fn essence(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

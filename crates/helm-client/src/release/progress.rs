@@ -1,4 +1,4 @@
-//! What an action on a release is doing, as it does it.
+//! Progress reports of an action on a release.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use cluster::{Health, ObjectId};
 use helm::hook::{HookEvent, HookPhase};
 use helm::release::Status;
 
-/// Told of every step of an action. It is called between requests and should not take long.
+/// Receives every step of an action. It is called between requests and should not take long.
 pub type Listener = Arc<dyn Fn(&Progress<'_>) + Send + Sync>;
 
 /// One step of an action on a release.
@@ -21,12 +21,12 @@ pub enum Progress<'a> {
         /// Its status now.
         status: &'a Status,
     },
-    /// A definition of `crds/` was made or replaced.
+    /// A CRD in `crds/` was created or replaced.
     Defined {
-        /// The definition.
+        /// The CRD.
         id: &'a ObjectId,
     },
-    /// A hook begins or has ended.
+    /// A hook has started or ended.
     Hook {
         /// The event it runs at.
         event: &'a HookEvent,
@@ -34,10 +34,10 @@ pub enum Progress<'a> {
         kind: &'a str,
         /// Its name.
         name: &'a str,
-        /// How far it is.
+        /// Its phase.
         phase: &'a HookPhase,
     },
-    /// What a hook printed, where its policy or its failure asks for that.
+    /// The output of a hook, when it failed or its policy asks for the output.
     Output {
         /// Its name.
         name: &'a str,
@@ -48,24 +48,24 @@ pub enum Progress<'a> {
     Applied {
         /// The object.
         id: &'a ObjectId,
-        /// True when it was not there before.
+        /// True when it did not exist before.
         created: bool,
     },
-    /// An object was deleted; it may still be going.
+    /// An object was deleted; its removal may still be in progress.
     Deleted {
         /// The object.
         id: &'a ObjectId,
     },
-    /// An object that would be removed stays.
+    /// An object that would be removed is kept.
     Kept {
         /// The object.
         id: &'a ObjectId,
     },
-    /// An awaited object is now like this.
+    /// The state of an awaited object changed.
     Awaiting {
         /// The object.
         id: &'a ObjectId,
-        /// How it is doing.
+        /// Whether it is healthy.
         health: &'a Health,
     },
     /// The action failed, and what it changed is being undone.
@@ -75,7 +75,7 @@ pub enum Progress<'a> {
     },
 }
 
-/// In words: `applied ConfigMap shop/a`.
+/// As text: `applied ConfigMap shop/a`.
 impl fmt::Display for Progress<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The wait until the objects of a release are as they should be.
+//! Waits until the objects of a release are ready.
 
 use cluster::{Goal, Health, ObjectId, health};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
@@ -11,8 +11,8 @@ use super::{Error, Live, Progress, Releases, Wait};
 impl Releases {
     /// Waits for the objects as the options say, all of them within one timeout.
     ///
-    /// An object whose state at the apply already says that it is ready is not asked for again. A paused Deployment is
-    /// not awaited, since it does not roll out.
+    /// An object whose state right after the apply already shows that it is ready is not read again. A paused
+    /// Deployment is not awaited, since it does not roll out.
     ///
     /// # Errors
     /// [`Error::Objects`] for the first that fails, or is not ready in time.

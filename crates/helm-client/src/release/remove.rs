@@ -1,4 +1,4 @@
-//! Objects out of the cluster, and the wait until they are gone.
+//! Removes objects from the cluster, and waits until they are gone.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use super::ownership::Owner;
 use super::{Error, Progress, Tell};
 use crate::json::{self, Meta};
 
-/// What happened to the objects that were to be removed.
+/// What happened to the objects that had to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Removed {
-    /// Deleted; those with a uid may still be going.
+    /// Deleted; for those with a UID, the removal may still be in progress.
     pub(super) deleted: Vec<ObjectId>,
     going: Vec<(ObjectId, String)>,
-    /// Left alone, for their resource policy or because they are not of this release.
+    /// Not deleted, because of their resource policy or because they do not belong to this release.
     pub(super) kept: Vec<ObjectId>,
 }
 
-/// Which resource policy counts.
+/// Which resource policy applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
     /// That of the manifest, as when a release is uninstalled.
@@ -35,7 +35,7 @@ pub(super) enum Policy {
 
 /// The objects of earlier revisions that the wanted ones do not contain, each once.
 pub(super) fn dropped(earlier: Vec<Target>, wanted: &[Target]) -> Vec<Target> {
-    // What a record of ours names counts as named by that.
+    // An object that is in one of our records does not count as claimed by a foreign one.
     let (claimed, recorded): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|target| target.is_claimed);
     let earlier: Vec<Target> = recorded.into_iter().chain(claimed).collect();
     // Revisions may name one object in several versions of its type.
@@ -52,8 +52,8 @@ pub(super) fn dropped(earlier: Vec<Target>, wanted: &[Target]) -> Vec<Target> {
     dropped
 }
 
-/// Deletes objects, kind after kind in their order. What is not there is a success, what is not of this release or
-/// has a resource policy is left alone.
+/// Deletes objects, one kind after the other in order. A missing object is no error; objects that do not belong to
+/// this release or have a resource policy are kept.
 ///
 /// # Errors
 /// [`Error::Objects`] for the first object that cannot be deleted.
@@ -121,7 +121,7 @@ async fn remove_one(
         }
     }
     let live = match cluster.get_metadata(id).await {
-        // Nobody grants rights to whatever a record of somebody else names.
+        // Nobody grants rights to arbitrary objects that a foreign record names.
         Err(refused) if target.is_claimed && refused.is_forbidden() => return Ok(Outcome::Kept),
         live => live?,
     };
@@ -149,10 +149,10 @@ async fn remove_one(
 }
 
 impl Removed {
-    /// Waits until what was deleted is gone, for at most `timeout` in all.
+    /// Waits until the deleted objects are gone, for at most `timeout` in total.
     ///
     /// # Errors
-    /// [`Error::Objects`] names the first object that stays, and what holds it.
+    /// [`Error::Objects`] names the first object that remains, and what blocks its removal.
     pub(super) async fn wait(&self, cluster: &Cluster, timeout: Duration) -> Result<(), Error> {
         let wait = |(id, uid): &(ObjectId, String)| {
             let (id, goal) = (id.clone(), Goal::GoneOf(uid.clone()));

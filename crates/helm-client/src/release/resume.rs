@@ -1,32 +1,32 @@
-//! An action that was cut off, continued by its successor.
+//! Resumes an action that was interrupted.
 
 use super::change::{Change, Wanted, recorded_crds};
 use super::{Action, Deployed, Desired, Error, Releases, Undone, told};
 use crate::records::{Observed, Record};
 use helm::release::Status;
 
-/// How a continued action ended.
+/// How a resumed action ended.
 #[derive(Debug, Clone)]
 pub enum Resumed {
     /// Its revision is deployed.
     Deployed(Box<Deployed>),
-    /// The release is gone.
+    /// The release has been removed.
     Uninstalled(super::Uninstalled),
 }
 
 impl Releases {
-    /// Continues the action whose pending record is the newest one: with the manifest and the hooks that the record
-    /// holds, never with another render. Hooks that ended well do not run again, and one that runs is awaited. The
+    /// Resumes the action whose pending record is the newest one: with the manifest and the hooks of the record,
+    /// never with a new render. Hooks that succeeded do not run again, and one that is running is awaited. The
     /// revision stays the same, so that the history does not show the interruption.
     ///
-    /// It is for the caller to know that nobody else is at it ([`super::state`]); of several who try at once, one
+    /// The caller has to know that nobody else is working on it ([`super::state`]); of several who try at once, one
     /// succeeds.
     ///
-    /// Records hold the `crds/` of the chart itself. Those of subcharts are taken from `desired`, when that is of the same
-    /// chart.
+    /// Records contain the `crds/` of the chart itself. Those of subcharts are taken from `desired`, if that is of
+    /// the same chart.
     ///
     /// # Errors
-    /// [`Error::NotUnderway`]; else as those of the action.
+    /// [`Error::NotUnderway`]; otherwise those of the action.
     pub async fn resume(&self, observed: &Observed, desired: Option<&Desired>) -> Result<Resumed, Error> {
         let Some((action, newest)) = observed.underway().filter(|(_, record)| record.is_authentic()) else {
             return Err(Error::NotUnderway);
@@ -102,7 +102,8 @@ impl Releases {
         })
     }
 
-    /// The revision right below the pending one, when it is not the deployed one: what it left behind is to be removed.
+    /// The revision right below the pending one, if it is not the deployed one: what it left behind has to be
+    /// removed.
     async fn below(&self, record: &Record, current: Option<&Record>) -> Result<Vec<Record>, Error> {
         let revision = record.revision() - 1;
         if revision < 1 || current.is_some_and(|current| current.revision() == revision) {
@@ -116,7 +117,7 @@ impl Releases {
         }
     }
 
-    /// An action that cannot be continued is not tried for ever: the next one begins with what is there.
+    /// An action that cannot be resumed is not tried forever: the next one starts with what is there.
     async fn end_unplanned(&self, action: Action, mut record: Record, failure: Error) -> Error {
         let release = record.release.name.clone();
         let undone = Undone::Not {

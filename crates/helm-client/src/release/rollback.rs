@@ -1,4 +1,4 @@
-//! A release back to what an earlier revision was (Helm's `pkg/action/rollback.go`).
+//! Rolls a release back to an earlier revision (Helm's `pkg/action/rollback.go`).
 
 use helm::hook::HookExecution;
 use helm::release::{ApplyMethod, Info, Release};
@@ -8,29 +8,29 @@ use super::change::{Change, Wanted};
 use super::{Action, Deployed, Error, Releases, Resumed};
 use crate::records::{Observed, Provenance, Record};
 
-/// Which revision a rollback goes back to.
+/// Which revision to roll back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
-    /// The one before the newest, whatever became of it, as in Helm.
+    /// The one before the newest, whatever its status, as in Helm.
     Previous,
     /// This one.
     Revision(i64),
 }
 
 impl Releases {
-    /// Makes a new revision of the content of an earlier one: its stored manifest, hooks, chart and values.
+    /// Creates a new revision with the content of an earlier one: its stored manifest, hooks, chart and values.
     ///
-    /// In this order: the objects that the deployed revision does not have are checked to be absent or of this
-    /// release; the pending record is made; pre-rollback hooks; the objects, in order; objects that the earlier revision
-    /// does not have are removed; the wait for the objects; post-rollback hooks; the deployed record becomes
-    /// superseded, the new one deployed. Definitions of `crds/` stay as they are.
+    /// In this order: the objects that the deployed revision does not have are checked to be absent or to belong to
+    /// this release; the pending record is created; pre-rollback hooks; the objects, in order; objects that the
+    /// earlier revision does not have are removed; the wait for the objects; post-rollback hooks; the deployed record
+    /// becomes superseded, the new one deployed. CRDs in `crds/` are not changed.
     ///
-    /// When just that rollback was cut off, it is continued instead. A release that was uninstalled with its history kept comes back. When something fails, it ends as a failed
-    /// upgrade does.
+    /// If the same rollback was interrupted, it is resumed instead. A release that was uninstalled with its history
+    /// kept is restored. When something fails, it ends like a failed upgrade.
     ///
     /// # Errors
     /// [`Error::NoRelease`], [`Error::NoRevision`]; [`Error::Action`] when it failed and the deployed revision was
-    /// brought back; [`Error::Records`] when its end could not be recorded; else what stands in the way, with nothing
+    /// restored; [`Error::Records`] when its end could not be recorded; otherwise what prevents it, with nothing
     /// written.
     pub async fn rollback(&self, to: To, observed: &Observed) -> Result<Deployed, Error> {
         let newest = observed.newest.as_ref().ok_or(Error::NoRelease)?;
@@ -91,8 +91,8 @@ impl Releases {
         })
     }
 
-    /// The next revision, of the content of `target`. Its inputs are those of the target, so that whoever wants other
-    /// ones sees the difference.
+    /// The next revision, with the content of `target`. Its inputs are those of the target, so that a comparison with
+    /// other inputs shows the difference.
     fn rollback_to(&self, target: Record, observed: &Observed) -> (Release, Provenance) {
         let now = Timestamp::now();
         let revision = target.revision();
@@ -128,7 +128,7 @@ impl Releases {
     }
 }
 
-/// True when the newest record is a pending one of ours that goes back to the same revision.
+/// True when the newest record is a pending rollback of ours to the same revision.
 fn is_interrupted_rollback(to: To, observed: &Observed) -> bool {
     let Some((Action::Rollback, record)) = observed.underway() else {
         return false;

@@ -1,4 +1,4 @@
-//! What is stored of a release and what is wanted, compared: the decision before any action.
+//! Compares the stored records of a release with what is desired: the decision before any action.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,40 +13,40 @@ use crate::authenticity::Authenticity;
 use crate::json;
 use crate::records::{Observed, Record};
 
-/// How a release stands to what is wanted.
+/// The state of a release compared with what is desired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// There is none: install.
+    /// There is no release: install.
     Absent,
-    /// The deployed revision, or the failed one above it, is of other inputs: install or upgrade.
+    /// The deployed revision, or the failed one above it, has other inputs: install or upgrade.
     OutOfSync(Reason),
-    /// The deployed revision is the wanted one: nothing to write.
+    /// The deployed revision is the desired one: nothing to write.
     InSync,
-    /// The deployed revision is the wanted one, but its record does not carry our MAC; or one of the records carries a MAC
-    /// by the key before the current one: sign.
+    /// The deployed revision is the desired one, but its record does not have our MAC, or one of the records has a
+    /// MAC by the previous key: sign.
     Unsigned,
-    /// The deployed revision was made by somebody else of what is wanted, and in these fields its objects are not as our
-    /// render has them. Where the chart draws them anew with each render, an upgrade would change passwords and the like
-    /// ([`super::drawn_anew`]); else upgrade.
+    /// Somebody else made the deployed revision from the desired inputs, and its objects differ from our render in
+    /// these fields. If the chart generates these values again with each render, an upgrade would change passwords and
+    /// the like ([`super::drawn_anew`]); otherwise upgrade.
     Differs(Vec<String>),
-    /// The deployed revision is the wanted one, and these objects are not as it has them: correct.
+    /// The deployed revision is the desired one, and these objects have drifted: correct.
     Drifted(Vec<DriftedObject>),
-    /// Somebody is at it: look again later.
+    /// Somebody is working on it: check again later.
     Locked {
-        /// Who, if they said.
+        /// Who, if they gave a name.
         writer: Option<String>,
         /// When their action began.
         since: Option<Timestamp>,
     },
-    /// Somebody was at just what is wanted and is gone: resume. Or they were removing it: install.
+    /// Somebody was working on what is desired and is gone: resume. Or they were removing the release: install.
     Interrupted(Action),
-    /// The same inputs were tried and failed: install or upgrade again, when it is time.
+    /// The same inputs were tried and failed: install or upgrade again, when the next attempt is due.
     Failed {
         /// What the record says about it.
         description: String,
         /// How often it was tried.
         attempts: u32,
-        /// When it is time.
+        /// When the next attempt is due.
         retry: Retry,
     },
 }
@@ -60,13 +60,13 @@ pub enum Reason {
     Values,
     /// The labels of the release.
     Labels,
-    /// What else the render drew on.
+    /// The other inputs of the render.
     Environment,
-    /// The revision was made by somebody else, so it is not known of what.
+    /// Somebody else made the revision, so its inputs are not known.
     Foreign,
 }
 
-/// In words, for conditions and events: `the chart`.
+/// As text for conditions and events: `the chart`.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -79,29 +79,29 @@ impl fmt::Display for Reason {
     }
 }
 
-/// When, and what that means for actions of others.
+/// The time, and what affects the actions of others at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// Now.
     pub now: Timestamp,
-    /// How long an action of somebody who does not say who they are may take; after twice that it counts as failed.
+    /// How long the action of an unknown writer may take; after twice that it counts as failed.
     pub timeout: Duration,
-    /// How often something is tried.
+    /// How often an action is tried.
     pub retries: Retries,
-    /// Whether the writer of the pending record, if there is one, is at work.
+    /// Whether the writer of the pending record, if there is one, is working.
     pub writer: Presence,
 }
 
 impl Moment {
-    /// True while the writer of a pending record may still be at it.
+    /// True while the writer of a pending record may still be working on it.
     ///
-    /// Of one whom the record does not authenticate that is believed for twice the timeout at most, whatever Lease he holds:
-    /// anybody who may write Secrets and Leases next to the release can say so.
+    /// If the record is not authentic, this is assumed for at most twice the timeout, whatever Lease the writer
+    /// holds: anybody who may write Secrets and Leases next to the release can claim it.
     pub fn is_locked_by(&self, record: &Record) -> bool {
         let patience = i64::try_from(self.timeout.as_secs())
             .unwrap_or(i64::MAX)
             .saturating_mul(2);
-        // A time to come is nobody's honest start; a few minutes are what clocks differ by.
+        // A start in the future is a forgery; clocks may differ by a few minutes.
         let is_over = begun(record).is_none_or(|since| {
             let age = self.now.as_second().saturating_sub(since.as_second());
             age > patience || age < -patience
@@ -114,28 +114,29 @@ impl Moment {
     }
 }
 
-/// When the action of a pending record began, as it says.
+/// When the action of a pending record began, according to the record.
 fn begun(record: &Record) -> Option<Timestamp> {
     let info = &record.release.info;
     info.deleted.max(info.last_deployed)
 }
 
-/// Whether somebody is at work.
+/// Whether the writer is working.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// No: their Lease is free, or our own.
     Gone,
     /// Yes: they hold their Lease.
     There,
-    /// They did not say who they are, as Helm, or their Lease may not be read.
+    /// Not known: the writer gave no name, as Helm, or their Lease may not be read.
     Unknown,
 }
 
-/// Decides how a release stands.
+/// Decides the state of a release.
 ///
-/// Only inputs count at first: while chart, values, labels and environment are those of the deployed revision, what
-/// they render to is not looked at, so that a chart with random parts stays as it is. When an input differs, the
-/// release is out of sync only if what it renders to differs as well. Drift counts when all else is as wanted.
+/// Inputs are compared first: while chart, values, labels and environment are those of the deployed revision, the
+/// rendered objects are not compared, so that a chart with random parts does not change. When an input differs, the
+/// release is out of sync only if the rendered objects differ as well. Drift matters only when everything else is as
+/// desired.
 pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>, moment: &Moment) -> State {
     let Some(newest) = &observed.newest else {
         return State::Absent;
@@ -144,7 +145,7 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
         return underway(action, newest, desired, moment);
     }
     match newest.status() {
-        // Somebody else says that it is gone; what we deployed says that it is not.
+        // A foreign record says that it is gone; the revision that we deployed says that it is not.
         Status::Uninstalled if observed.deployed().is_some() => State::OutOfSync(Reason::Foreign),
         Status::Uninstalled => State::Absent,
         Status::Deployed if !newest.is_authentic() => made_by_another(desired, newest, observed),
@@ -167,9 +168,9 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
     }
 }
 
-/// Only what the record itself holds counts: its annotations are whatever its writer wanted.
+/// Only the recorded release counts: the annotations are whatever the writer wanted.
 fn made_by_another(desired: &Desired, record: &Record, observed: &Observed) -> State {
-    // What ours below it left in the cluster is removed by an upgrade, and forgotten by a take-over.
+    // An upgrade removes the objects that our revision below it left in the cluster; a take-over would forget them.
     let left = observed.older_deployed.as_ref();
     let is_left_behind = left.is_some_and(|ours| takeover::has_more_objects(ours, desired));
     if is_left_behind || !takeover::has_same_inputs(desired, record) {
@@ -211,7 +212,7 @@ fn underway(action: Action, record: &Record, desired: &Desired, moment: &Moment)
         };
     }
     if record.is_foreign() {
-        // Helm does not continue what was cut off, and its record does not say what it was made of.
+        // Helm does not resume what was interrupted, and its record does not show its inputs.
         return State::Failed {
             description: format!("it was interrupted while {}", record.status()),
             attempts: 1,
@@ -224,7 +225,7 @@ fn underway(action: Action, record: &Record, desired: &Desired, moment: &Moment)
     }
 }
 
-/// True when the newest record is a pending one of ours that would become what is desired.
+/// True when the newest record is a pending one of ours for what is desired.
 pub(super) fn is_interrupted_attempt_at(desired: &Desired, observed: &Observed) -> bool {
     let Some((action, record)) = observed.underway() else {
         return false;
@@ -232,7 +233,7 @@ pub(super) fn is_interrupted_attempt_at(desired: &Desired, observed: &Observed) 
     action != Action::Uninstall && record.is_authentic() && changed_input(desired, record).is_none()
 }
 
-/// Which attempt at what is desired the next one is, after failed ones.
+/// The number of the next attempt at what is desired, after failed ones.
 pub(super) fn attempt(desired: &Desired, observed: &Observed) -> u32 {
     let newest = observed.newest.as_ref();
     let same = newest
@@ -263,7 +264,7 @@ fn changed_input(desired: &Desired, record: &Record) -> Option<Reason> {
 
 fn renders_differently(desired: &Desired, record: &Record) -> bool {
     let version = |chart: &RecordedChart| chart.metadata.as_ref().map(|metadata| metadata.version.clone());
-    // Everything but how hooks went.
+    // Everything except the runs of hooks.
     let texts = |hooks: &[Hook]| -> Vec<(String, String)> {
         hooks
             .iter()
@@ -277,7 +278,7 @@ fn renders_differently(desired: &Desired, record: &Record) -> bool {
         || !has_labels(desired, record)
 }
 
-/// Others may label records as they label all Secrets: that is no reason to upgrade.
+/// Others may add labels to records as to any Secret: that is no reason to upgrade.
 fn has_labels(desired: &Desired, record: &Record) -> bool {
     let found = &record.release.labels;
     desired
@@ -378,7 +379,7 @@ mod tests {
             &deployed(|r| r.provenance = Provenance::default()),
             &State::InSync,
         );
-        // Both.
+        // Both differ.
         let both = |change: fn(&mut Record)| {
             with(Status::Deployed, |record| {
                 change(record);
@@ -484,7 +485,7 @@ mod tests {
         let changed = with(Status::PendingUpgrade, |r| r.release.config.clear());
         assert_eq!(look(Presence::Gone, &changed), State::OutOfSync(Reason::Values));
         assert!(!is_interrupted_attempt_at(&desired(), &changed));
-        // Helm does not say who it is: twice the timeout, which is 120 s here.
+        // Helm gives no name: twice the timeout, which is 120 s here.
         let helm = |age: i64| {
             with(Status::PendingInstall, move |r| {
                 r.provenance = Provenance::default();
@@ -522,7 +523,7 @@ mod tests {
             })
         };
         check(&unauthentic(|_| {}), &State::Unsigned);
-        // Hooks are ours in any case.
+        // Hooks are taken from our render in any case.
         check(&unauthentic(|r| r.release.hooks.clear()), &State::Unsigned);
         check(
             &unauthentic(|r| r.release.manifest.push_str("data: {a: b}\n")),
@@ -626,7 +627,7 @@ mod tests {
                 look(&pending(status.clone(), 100)),
                 State::Locked { .. }
             ));
-            // A start in the future locks nobody out for ever.
+            // A start in the future does not lock the release forever.
             assert!(matches!(look(&pending(status, -1000)), State::Failed { .. }));
         }
     }

@@ -1,5 +1,5 @@
-//! A deployed revision that somebody else made, held against our own render of what is wanted: whether it can become ours
-//! as it is, and which values would be lost if it were upgraded instead.
+//! Compares a deployed revision that somebody else made with our own render: whether it can be taken over unchanged,
+//! and which values would be lost if it were upgraded instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use crate::json;
 use crate::records::{Observed, Provenance, Record};
 
 impl Releases {
-    /// Makes the newest record ours, without a new revision ([`super::State::Unsigned`]): signs it by the current key, and
-    /// so the deployed one below it, if there is one.
+    /// Takes over the newest record, without a new revision ([`super::State::Unsigned`]): signs it with the current
+    /// key, and also the deployed one below it, if there is one.
     ///
-    /// What somebody else recorded is replaced by our own render, which has the same objects; so hooks that only stand in
-    /// the record never run, and a revision below it that still says that it is deployed is superseded. What we recorded
-    /// under the key before the current one stays as it is.
+    /// What somebody else recorded is replaced by our own render, which has the same objects; so hooks that are only
+    /// in the foreign record never run, and a revision below it that still has the status deployed is superseded.
+    /// What we recorded and signed with the previous key is not changed.
     ///
     /// # Errors
-    /// [`Error::NoRelease`]; [`Error::Records`], also when somebody wrote to the record since it was observed.
+    /// [`Error::NoRelease`]; [`Error::Records`], also when somebody changed the record since it was observed.
     pub async fn sign(&self, desired: &Desired, observed: &Observed) -> Result<Record, Error> {
         let newest = observed.newest.as_ref().ok_or(Error::NoRelease)?;
         let mut record = newest.clone();
@@ -64,9 +64,9 @@ impl Releases {
     }
 }
 
-/// True when a record was made of what is wanted, by the chart and the values that it holds.
+/// True when the chart and the values in a record are the desired ones.
 ///
-/// Records hold no subcharts; what those render to is in the manifest.
+/// Records do not contain subcharts; what those render is in the manifest.
 pub(super) fn has_same_inputs(desired: &Desired, record: &Record) -> bool {
     let (stored, wanted) = (&record.release.chart, &desired.chart);
     let name = |chart: &RecordedChart| {
@@ -84,8 +84,9 @@ pub(super) fn has_same_inputs(desired: &Desired, record: &Record) -> bool {
         )
 }
 
-/// What Krateo adds below `global` to the values of a composition. A release of somebody else lacks it, and one of Krateo's
-/// own controller spells it otherwise. Where it changes an object, the objects differ, and they are compared after this.
+/// Keys that Krateo adds below `global` to the values of a composition. A foreign release lacks them, and one of
+/// Krateo's own controller spells them differently. Where they change an object, the comparison of the objects shows
+/// it.
 pub const ADDED_GLOBALS: [&str; 10] = [
     "compositionId",
     "compositionName",
@@ -111,7 +112,7 @@ fn given(values: &Map<String, Value>) -> Map<String, Value> {
     values
 }
 
-/// True when a revision of ours has objects that are not wanted any more, or cannot be read.
+/// True when a revision of ours has objects that are no longer wanted, or cannot be read.
 pub(super) fn has_more_objects(ours: &Record, desired: &Desired) -> bool {
     let named = |manifest: &str| -> Result<BTreeSet<String>, Error> {
         let objects = objects::parse_claimed(manifest, "the manifest")?;
@@ -124,7 +125,8 @@ pub(super) fn has_more_objects(ours: &Record, desired: &Desired) -> bool {
     left.unwrap_or(true)
 }
 
-/// The user's values over a chart's defaults. `helm upgrade --reuse-values` records both together as the defaults.
+/// The user's values merged over a chart's defaults. `helm upgrade --reuse-values` records the result as the
+/// defaults.
 fn laid_over(defaults: &Map<String, Value>, config: &Map<String, Value>) -> Map<String, Value> {
     let mut values = defaults.clone();
     helm::values::merge(&mut values, config.clone());
@@ -138,8 +140,8 @@ fn by_name(files: &[RecordedFile]) -> BTreeMap<&str, Option<&str>> {
         .collect()
 }
 
-/// The fields of objects in which a record differs from what is wanted, in their order, each as `Secret db: .data.password`.
-/// Labels that only say to what the release belongs do not count.
+/// The fields of objects in which a record differs from what is desired, in order, each as `Secret db:
+/// .data.password`. Labels that only name the release are not compared.
 ///
 /// # Errors
 /// When one of the two manifests cannot be read.
@@ -147,8 +149,8 @@ pub(super) fn differences(desired: &Desired, record: &Record) -> Result<Vec<Stri
     differing(&desired.manifest, &record.release.manifest, desired)
 }
 
-/// Those of these fields that the chart's templates draw anew with each render, such as passwords: the fields in which two
-/// renders of the same inputs differ.
+/// Those of these fields whose values the chart's templates generate again with each render, such as passwords: the
+/// fields in which two renders of the same inputs differ.
 ///
 /// # Errors
 /// When one of the manifests cannot be read; [`Error::Busy`].
@@ -199,7 +201,7 @@ fn fields(manifest: &str, labelled: &Desired) -> Result<BTreeMap<String, Value>,
     Ok(fields)
 }
 
-/// As messages name an object: `Secret db`, and its namespace, where that is not the release's.
+/// An object in messages: `Secret db`, with its namespace if that is not the release's.
 fn object_name(object: &Value, of: &Desired) -> String {
     let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
     let namespace = Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty());
@@ -212,8 +214,8 @@ fn object_name(object: &Value, of: &Desired) -> String {
     }
 }
 
-/// What lies below a path that is longer than this, in bytes, is told as one field: the paths of all fields together would
-/// otherwise have as many bytes as the manifest, times as many as it has fields.
+/// Everything below a path longer than this, in bytes, is reported as one field: otherwise the paths of all fields
+/// could take as many bytes as the manifest times its number of fields.
 const MAX_PATH: usize = 256;
 
 fn collect(value: &Value, path: &str, into: &mut BTreeMap<String, Value>) {
@@ -291,20 +293,20 @@ mod tests {
             assert_eq!(has_same_inputs(&desired(SECRET), &record), expected);
         };
         check(|_| {}, true);
-        // Whoever wrote it may have sorted its files otherwise, and knows floats alone.
+        // The writer may have sorted the files differently, and may only know floats.
         check(|r| r.chart.templates.reverse(), true);
         check(
             |r| r.config = json!({"size": 2.0}).as_object().cloned().unwrap(),
             true,
         );
         check(|r| r.manifest.clear(), true);
-        // As `helm upgrade --reuse-values` has it.
+        // As recorded by `helm upgrade --reuse-values`.
         check(
             |r| r.chart.values = json!({"size": 2}).as_object().cloned().unwrap(),
             true,
         );
         check(|r| r.config.clear(), false);
-        // What the user sets counts, whatever the default is.
+        // The user's values count, whatever the default is.
         check(|r| r.chart.values.clear(), true);
         check(
             |r| r.chart.values = json!({"more": 1}).as_object().cloned().unwrap(),
@@ -329,7 +331,7 @@ mod tests {
         check(added(json!(false)), added(json!("false")), true);
         check(added(json!(false)), json!({"size": 2}), true);
         check(added(json!(false)), json!({"size": 3}), false);
-        // Values of the user's own count, and keep their type.
+        // The user's own values count, including their type.
         check(json!({"global": {"a": 1}}), json!({"global": {}}), false);
         check(json!({"a": true}), json!({"a": "true"}), false);
     }

@@ -1,4 +1,4 @@
-//! The tests that a chart brings, run on demand (Helm's `pkg/action/release_testing.go`).
+//! Runs the tests of a chart on demand (Helm's `pkg/action/release_testing.go`).
 
 use helm::hook::{Hook, HookEvent, HookPhase};
 use jiff::Timestamp;
@@ -7,27 +7,27 @@ use super::hooks::due;
 use super::{Error, Releases};
 use crate::records::Observed;
 
-/// Which tests are run; all, unless it says so.
+/// Which tests to run; all by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TestFilter {
-    /// Only those of these names, when there are any. Helm's `--filter name=…`.
+    /// Only tests with these names, if any are given. Helm's `--filter name=…`.
     pub only: Vec<String>,
-    /// None of these names. Helm's `--filter '!name=…'`.
+    /// No tests with these names. Helm's `--filter '!name=…'`.
     pub except: Vec<String>,
 }
 
-/// What became of the tests of a release.
+/// The results of a release's tests.
 #[derive(Debug)]
 pub struct Tested {
     /// The revision that was tested.
     pub revision: i64,
-    /// Its tests in the order in which they run. After one that failed, the others are not run.
+    /// Its tests in order. After a failed one, the others are not run.
     pub runs: Vec<TestRun>,
     /// Why one failed.
     pub failure: Option<Error>,
 }
 
-/// What became of one test.
+/// The result of one test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestRun {
     /// Its name.
@@ -36,9 +36,9 @@ pub struct TestRun {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub completed_at: Option<Timestamp>,
-    /// How far it came.
+    /// Its phase.
     pub phase: HookPhase,
-    /// The last lines that it printed, as far as they can be read.
+    /// The last lines that it printed, if they can be read.
     pub output: Option<String>,
 }
 
@@ -49,9 +49,9 @@ impl TestFilter {
 }
 
 impl Releases {
-    /// Runs the tests of the newest revision, which must be deployed, and notes in its record how they went.
+    /// Runs the tests of the newest revision, which must be deployed, and notes the results in its record.
     ///
-    /// A test that fails is no error of this function.
+    /// A failing test is not an error of this function.
     ///
     /// # Errors
     /// [`Error::NoRelease`], [`Error::NotDeployed`]; [`Error::Records`] when the record cannot be written.

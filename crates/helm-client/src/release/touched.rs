@@ -1,4 +1,4 @@
-//! A rendered chart or a stored revision to the list of objects that it touches.
+//! Lists the objects that a rendered chart or a stored revision touches.
 
 use cluster::{Cluster, ObjectId, ResourceId};
 use helm::engine::Rendered;
@@ -15,33 +15,34 @@ use crate::records::Record;
 pub struct Touched {
     /// The kind.
     pub resource: ResourceId,
-    /// The namespace; none outside of namespaces.
+    /// The namespace; `None` for a cluster-scoped object.
     pub namespace: Option<String>,
-    /// The name; none when the server makes one up.
+    /// The name; `None` when the server generates it.
     pub name: Option<String>,
     /// The template or file that it comes from.
     pub path: String,
-    /// What it is to the release.
+    /// How the release uses it.
     pub role: Role,
 }
 
-/// What an object is to a release.
+/// How a release uses an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A definition in `crds/`: made when it is not there, never changed or removed.
+    /// A CRD in `crds/`: created if it does not exist, never changed or removed.
     Definition,
-    /// Made, changed and removed with the release.
+    /// Created, changed and removed with the release.
     Object,
-    /// Made and changed with the release, and left when it goes: its resource policy says so.
+    /// Created and changed with the release, and kept when the release is uninstalled, because of its resource
+    /// policy.
     Kept,
-    /// Made and removed at an event.
+    /// Created and removed at an event.
     Hook,
 }
 
-/// What becomes of a release without anybody's word: an upgrade that fails is undone without hooks.
+/// The actions of a release that run by themselves. A failed upgrade is undone without hooks.
 const LIFE: [Action; 3] = [Action::Install, Action::Upgrade, Action::Uninstall];
 
-/// True for an object that an uninstall leaves.
+/// True for an object that an uninstall keeps.
 fn stays(target: &Target) -> bool {
     let policy = json::meta(&target.manifest, Meta::Annotations, RESOURCE_POLICY);
     OnUninstall::of(policy) != OnUninstall::Delete
@@ -54,13 +55,14 @@ fn runs(hook: &Hook, actions: &[Action]) -> bool {
     })
 }
 
-/// The objects that releasing a rendered chart touches: definitions, then objects in install order, then hooks. Hooks
-/// that only run when somebody asks for it, tests and those of rollbacks, are not among them.
+/// The objects that a release of a rendered chart touches: CRDs, then objects in install order, then hooks. Hooks
+/// that only run on request, tests and those of rollbacks, are not included.
 ///
-/// A kind that the chart's own definitions bring need not be served yet.
+/// A kind that the chart's own CRDs define need not be served yet.
 ///
 /// # Errors
-/// [`Error::Parse`] when a document is no object, [`Error::Unserved`] with the types that are neither served nor defined.
+/// [`Error::Parse`] when a document is not an object, [`Error::Unserved`] with the types that are neither served nor
+/// defined.
 pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) -> Result<Vec<Touched>, Error> {
     let mut documents = Vec::new();
     for crd in &rendered.crds {
@@ -138,22 +140,21 @@ impl Touched {
 }
 
 impl Releases {
-    /// The objects that a stored revision wrote, as far as they can still be there; hooks are not among them.
+    /// The objects that a stored revision wrote, as far as they can still exist, without hooks.
     ///
     /// # Errors
-    /// [`Error::Parse`] when the record holds no manifest, [`Error::Locate`] when it cannot be found out what the
-    /// cluster serves.
+    /// [`Error::Parse`] when the record has no readable manifest, [`Error::Locate`] when discovery fails.
     pub async fn objects(&self, record: &Record) -> Result<Vec<ObjectId>, Error> {
         let targets = self.targets_of(record).await?;
         Ok(targets.iter().filter_map(|target| target.id().cloned()).collect())
     }
 
-    /// Those of the objects that stay when the release goes.
+    /// Those of the objects that an uninstall keeps.
     ///
     /// # Errors
-    /// As [`Releases::objects`].
+    /// Those of [`Releases::objects`].
     pub async fn kept(&self, record: &Record) -> Result<Vec<ObjectId>, Error> {
-        // Few releases have any, and a manifest takes its time to parse.
+        // Few releases have any, and parsing a manifest takes time.
         if !record.release.manifest.contains(RESOURCE_POLICY) {
             return Ok(Vec::new());
         }
@@ -162,11 +163,11 @@ impl Releases {
         Ok(kept.filter_map(|target| target.id().cloned()).collect())
     }
 
-    /// The hooks of a stored revision, as far as their kinds are still served, and as they run without anybody's word;
-    /// where a rollback was begun, those of it as well.
+    /// The hooks of a stored revision that run without a request, as far as their kinds are still served; if a
+    /// rollback was begun, also those of rollbacks.
     ///
     /// # Errors
-    /// As [`Releases::objects`].
+    /// Those of [`Releases::objects`].
     pub async fn hooks(&self, record: &Record) -> Result<Vec<ObjectId>, Error> {
         let mut ids = Vec::new();
         let mut actions = LIFE.to_vec();

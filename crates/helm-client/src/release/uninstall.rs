@@ -1,4 +1,4 @@
-//! A release into nothing (Helm's `pkg/action/uninstall.go`).
+//! Uninstalls a release (Helm's `pkg/action/uninstall.go`).
 
 use cluster::ObjectId;
 use helm::release::Status;
@@ -8,22 +8,23 @@ use super::remove::{self, Policy};
 use super::{Action, Error, Releases};
 use crate::records::{Observed, Record, Records};
 
-/// What an uninstall left behind.
+/// What an uninstall did not remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uninstalled {
-    /// Objects that stay: their resource policy says so, or they are no longer of this release.
+    /// Objects that are kept: because of their resource policy, or because they no longer belong to this release.
     pub kept: Vec<ObjectId>,
 }
 
 impl Releases {
-    /// Removes a release with all its records, unless they are to be kept; one that is not there is a success.
+    /// Removes a release with all its records, unless they are to be kept; it is no error if there is none.
     ///
     /// In this order: the record says that it is being uninstalled; pre-delete hooks; the objects of the deployed and
     /// of the newest revision, in reverse order of kinds, and the wait until they are gone; post-delete hooks; the
-    /// records, the newest last. When something fails, the same call continues from there; hooks that ended well do not
-    /// run again.
+    /// records, the newest last. When something fails, calling this again continues from there; hooks that succeeded
+    /// do not run again.
     ///
-    /// A record that somebody else made only names objects: those that are of the release go, its hooks do not run.
+    /// A foreign record is only used to find objects: those that belong to the release are removed, and its hooks do
+    /// not run.
     ///
     /// # Errors
     /// [`Error::Hook`], [`Error::Objects`] (also when objects are not gone in time), [`Error::Records`].
@@ -34,7 +35,7 @@ impl Releases {
         let records = self.records(&newest.release.namespace, &newest.release.name);
         let mut record = newest.clone();
         let mut kept = Vec::new();
-        // That somebody else says so does not make it gone.
+        // A foreign record that says so does not mean that it is gone.
         if *record.status() != Status::Uninstalled || !record.is_authentic() {
             kept = self.carry_out_uninstall(observed, &records, &mut record).await?;
         }
@@ -87,7 +88,7 @@ impl Releases {
         Ok(removed.kept)
     }
 
-    /// Says in the records that the release is gone.
+    /// Marks the release as uninstalled in the records.
     async fn keep(&self, observed: &Observed, records: &Records, record: &mut Record) -> Result<(), Error> {
         if let Some(mut deployed) = observed.older_deployed.clone() {
             deployed.release.info.status = Status::Superseded;

@@ -1,4 +1,4 @@
-//! Questions of templates to the cluster, decided and then read, in rounds.
+//! Decides and answers lookups of templates, in rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,67 +11,68 @@ use super::pool::{Party, Place};
 use super::{ANSWER_PLACES, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
 use crate::release::UnservedType;
 
-/// A question of a template to the cluster.
+/// A lookup of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lookup {
     /// The kind.
     pub resource: ResourceId,
-    /// The namespace; empty for all, or outside of namespaces.
+    /// The namespace; empty for all, or for a cluster-scoped kind.
     pub namespace: String,
     /// The name; empty for all.
     pub name: String,
-    /// True when we may not read it; the template was told that it is not there.
+    /// True when we may not read it; the template was told that it does not exist.
     pub denied: bool,
 }
 
 impl Lookup {
-    /// The namespace, where one is asked for.
+    /// The namespace, if one is given.
     fn namespace(&self) -> Option<&str> {
         Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty())
     }
 }
 
-/// Why a question is refused.
+/// Why a lookup is refused.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
-/// What becomes of a question.
+/// What to do with a lookup.
 #[derive(Debug)]
 pub enum Verdict {
     /// It is read and answered.
     Answer,
-    /// It is read, and answered where the object has this label, or is not there; otherwise it is refused.
+    /// It is read, and answered if the object has this label or does not exist; otherwise it is refused.
     AnswerIf {
         /// Key of the label.
         label: &'static str,
-        /// What it says.
+        /// Value of the label.
         value: String,
         /// Why it is refused otherwise.
         otherwise: Refusal,
     },
-    /// It is not read: the template is told that it is not there, and the question counts as denied.
+    /// It is not read: the template is told that it does not exist, and the lookup counts as denied.
     LeaveUnread,
-    /// It is not read, and the render ends.
+    /// It is not read, and the render fails.
     Refuse(Refusal),
 }
 
-/// Decides which questions of templates are answered, before anything is read.
+/// Decides which lookups of templates are answered, before anything is read.
 pub trait Judge: Sync {
-    /// What becomes of a question; `after_secret` is true when a Secret was answered before, from which the question may
-    /// have been made.
+    /// Decides a lookup. `after_secret` is true when a Secret was answered before, whose content may be in the
+    /// lookup.
     fn judge(
         &self,
         lookup: &Lookup,
         after_secret: bool,
     ) -> impl Future<Output = Result<Verdict, cluster::Error>> + Send;
 
-    /// A question is about a kind that the API server does not serve: the template that asked it fails.
+    /// Notes that a lookup is for a kind that the API server does not serve: its template fails.
     fn note_unserved(&self, _: UnservedType) {}
 
-    /// True when others than those who may read what is looked up see what a failing template says.
+    /// True when the error messages of failing templates are visible to people who may not read the looked-up
+    /// objects.
     fn withholds(&self) -> bool;
 }
 
-/// Lets templates look up what the API server lets this process read: for people at a terminal.
+/// Lets templates look up everything that the API server lets this process read: for interactive tools.
 #[derive(Debug, Clone, Copy)]
 pub struct Unjudged;
 
@@ -85,22 +86,22 @@ impl Judge for Unjudged {
     }
 }
 
-/// What is known of the cluster for one render.
+/// What is known about the cluster for one render.
 pub(super) struct Answers<'a, J> {
     cluster: &'a Cluster,
     judge: &'a J,
-    /// Whose render it is.
+    /// The party of the render.
     party: Party<'a>,
     ask_first: bool,
-    /// What the objects take that are known, in bytes of memory.
+    /// The memory that the known objects take, in bytes.
     weight: usize,
-    /// Held while that is much.
+    /// Held while that is a lot.
     place: Option<Place>,
     pub(super) known: BTreeMap<LookupKey, Answer>,
     pub(super) lookups: Vec<Lookup>,
     /// True when something was found.
     has_found: bool,
-    /// True when a Secret was.
+    /// True when a Secret was found.
     has_found_secret: bool,
 }
 
@@ -120,19 +121,19 @@ impl<'a, J: Judge> Answers<'a, J> {
         }
     }
 
-    /// True when what a failing template says is not for everybody who sees it.
+    /// True when the error message of a failing template must be withheld.
     pub(super) fn are_withheld(&self) -> bool {
         self.has_found && self.judge.withholds()
     }
 
-    /// Finds out what is missing. All of it is decided before any of it is read.
+    /// Answers the missing lookups. All of them are decided before any of them is read.
     pub(super) async fn find(&mut self, missing: BTreeSet<LookupKey>) -> Result<(), Error> {
         let mut decided = Vec::new();
         for key in missing {
             let kind = json!({"apiVersion": key.api_version, "kind": key.kind});
             let resource = match self.cluster.discovery().resource_of(&kind).await {
                 Ok(resource) => resource,
-                // Helm ends the render there as well.
+                // Helm fails here as well.
                 Err(error @ cluster::Error::UnknownKind { .. }) => {
                     self.judge.note_unserved(UnservedType {
                         api_version: key.api_version.clone(),
@@ -190,7 +191,7 @@ impl<'a, J: Judge> Answers<'a, J> {
         Ok(())
     }
 
-    /// The answer; none when we may not read it.
+    /// The answer; `None` when we may not read it.
     async fn read(&mut self, key: &LookupKey, lookup: &Lookup) -> Result<Option<Answer>, Error> {
         if self.ask_first {
             let allowed = self.cluster.is_allowed(&access(lookup)).await;
@@ -248,13 +249,13 @@ impl<'a, J: Judge> Answers<'a, J> {
         Ok(Some(Answer::Found(list.into())))
     }
 
-    /// Notes what an object takes. One that makes it much waits for a place.
+    /// Adds an object to the memory in use. When that gets large, it waits for a place.
     async fn weigh(&mut self, key: &LookupKey, object: &Value) -> Result<(), Error> {
         self.weight = self.weight.saturating_add(memory(object));
         if self.weight > MEMORY_OF_ANSWERS {
             events::happened(Event::Exceeded("lookups"));
             let what = if self.are_withheld() {
-                "an object (which one is withheld, because the chart was answered others before)".to_owned()
+                "an object (its name is withheld, because the chart has already been given others)".to_owned()
             } else {
                 told(key)
             };
@@ -266,7 +267,7 @@ impl<'a, J: Judge> Answers<'a, J> {
         Ok(())
     }
 
-    /// What is asked for may be made of what was found before.
+    /// The lookup may be made from earlier answers.
     fn failed(&self, key: &LookupKey, source: cluster::Error) -> Error {
         if self.are_withheld() {
             Error::LookupWithheld {
@@ -281,7 +282,7 @@ impl<'a, J: Judge> Answers<'a, J> {
     }
 }
 
-/// What a lookup needs.
+/// The rights that a lookup needs.
 fn access(lookup: &Lookup) -> Access {
     let (resource, namespace) = (&lookup.resource, lookup.namespace());
     if lookup.name.is_empty() {
@@ -295,8 +296,8 @@ fn is_definition(resource: &ResourceId) -> bool {
     resource.group == "apiextensions.k8s.io" && resource.kind == "CustomResourceDefinition"
 }
 
-/// Charts list definitions to see which types there are, in which versions. As values, the schemas of all of a cluster can take
-/// more than a render may look up.
+/// Charts list CRDs to see which types exist, in which versions. The schemas of all CRDs of a cluster, parsed, can
+/// take more memory than a render's lookups may.
 fn leave_schemas_out(definition: &mut Value) {
     let versions = definition
         .pointer_mut("/spec/versions")
@@ -308,9 +309,9 @@ fn leave_schemas_out(definition: &mut Value) {
     }
 }
 
-/// About what a value takes, in bytes of memory.
+/// The approximate memory of a value, in bytes.
 fn memory(value: &Value) -> usize {
-    /// A map begins with room for eleven fields, and is more than half full after that.
+    /// A map starts with room for eleven fields, and is more than half full from then on.
     const ROOM: usize = 640;
     const FIELDS: usize = 6;
     size_of::<Value>()
@@ -328,7 +329,7 @@ fn memory(value: &Value) -> usize {
         }
 }
 
-/// A question in words.
+/// A description of a lookup.
 pub(super) fn told(key: &LookupKey) -> String {
     format!("{} {} {}/{}", key.api_version, key.kind, key.namespace, key.name)
 }

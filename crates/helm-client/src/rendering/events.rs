@@ -1,4 +1,4 @@
-//! What an operator counts of the renders of a process. Who runs the process says where it is counted.
+//! Events of the renders of a process that an operator may want to count. The process decides where they are counted.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use helm::engine::Limit;
 
 use super::Busy;
 
-/// Something that happened to a render.
+/// An event of a render.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It waited for a place, whether it got it or not.
+    /// It waited for a place, successfully or not.
     Waited(Duration),
-    /// It got no place: it `waited` too long, whoever asked `left`, the namespace's line was `full`, or the process is
+    /// It got no place: it `waited` too long, the caller `left`, the namespace's line was `full`, or the process is
     /// `ending`.
     Refused(&'static str),
-    /// It took more than it may: the limit's name.
+    /// It exceeded the limit of this name.
     Exceeded(&'static str),
 }
 
@@ -23,9 +23,9 @@ type Tell = Box<dyn Fn(Event) + Send + Sync>;
 
 static TELL: OnceLock<Tell> = OnceLock::new();
 
-/// Has the events of this process told from now on; only the first call counts.
+/// Reports the events of this process from now on; only the first call has an effect.
 pub fn tell_events(tell: impl Fn(Event) + Send + Sync + 'static) {
-    // An error says that somebody is told already.
+    // It fails when events are already being reported.
     let _ = TELL.set(Box::new(tell));
 }
 
@@ -35,7 +35,7 @@ pub(super) fn happened(event: Event) {
     }
 }
 
-/// Whoever asked waits no longer.
+/// The caller gave up waiting.
 pub(super) const LEFT: Event = Event::Refused("left");
 
 pub(super) fn refusal(busy: &Busy) -> Event {
@@ -71,7 +71,7 @@ mod tests {
     async fn who_waits_in_vain_is_told_twice() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let noted = told.clone();
-        // Other tests of this process have theirs told, too.
+        // Other tests of this process report events, too.
         tell_events(move |event| noted.lock().unwrap_or_else(PoisonError::into_inner).push(event));
         let told = |is_wanted: fn(&Event) -> bool| {
             let told = told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ mod tests {
         drop(left);
         assert!(told(|event| *event == LEFT));
 
-        // Pools of other things than renders are not told of.
+        // Pools for other work than renders report nothing.
         let pool = Pool::new(1, Duration::from_mins(1));
         let _held = pool.place("a").await.unwrap();
         let mut waiting = Vec::new();

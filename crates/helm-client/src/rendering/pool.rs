@@ -1,8 +1,8 @@
-//! Where templates run: a few at once, on threads of their own, with a deadline, and namespaces in turn.
+//! Where templates run: a few at once, on threads of their own, with a deadline, and namespaces take turns.
 //!
-//! A chart's templates are somebody's program. On the threads that answer everybody, one that takes long would keep all
-//! others waiting; here it keeps one place, for as long as it is allowed, and its namespace never has all places. Nor
-//! have all those namespaces together whose renders took long of late: there is a place for whoever needs little.
+//! A chart's templates are untrusted programs. On the threads that serve everybody, a slow one would block all
+//! others; here it only takes one place, for as long as it is allowed, and its namespace never has all places. All
+//! namespaces with long renders lately share a limited number of places, so one is left for quick renders.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,36 +17,36 @@ use tracing::Span;
 
 use super::events::{self, Event};
 
-/// How long templates may run. The steps that they may take are over in half of that, unless the machine is slow.
+/// How long templates may run. The limit on steps is reached within half of that, unless the machine is slow.
 pub const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a render waits for a place, at most.
 pub const PLACE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How many renders run at once, at most: what they may make together is less than a pod has.
+/// How many renders run at once, at most: their memory together is less than a pod has.
 pub(super) const MOST_PLACES: usize = 3;
 
 /// How many renders of one namespace wait for a place, at most.
 const MOST_WAITING: usize = 100;
 
-/// A namespace is a heavy one when one of its renders took longer than this of late. Many short ones do not make it one.
+/// A namespace counts as heavy when one of its renders took longer than this lately. Many short ones do not count.
 const HEAVY: Duration = Duration::from_secs(1);
 
-/// What has taken so long gives way to all other work of the process, which takes milliseconds.
+/// After this time, work yields to all other work of the process, which takes milliseconds.
 const BACKGROUND: Duration = Duration::from_millis(250);
 
-/// How far it steps back: a tenth of the weight of a thread that does not.
+/// The nice value for that: a tenth of the weight of a normal thread.
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 10;
 
-/// How long it takes until half of what renders took is forgotten.
+/// The half-life of the recorded render times.
 const HALF_FORGOTTEN: Duration = Duration::from_mins(5);
 
-/// How many namespaces are remembered for what they spent. Beyond that, what is nearly forgotten is dropped.
+/// For how many namespaces times are recorded. Beyond that, the most faded ones are dropped.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// For whom work is done: what has a share of its own, such as a namespace or a cluster, and which part of it, which takes
-/// turns with its other parts.
+/// The party that work is done for: it has a share of its own, such as a namespace or a cluster, and parts, which
+/// take turns within that share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Party<'a> {
     /// Its name.
@@ -56,7 +56,7 @@ pub struct Party<'a> {
 }
 
 impl<'a> From<&'a str> for Party<'a> {
-    /// One that is not told apart any further.
+    /// A party without parts.
     fn from(name: &'a str) -> Self {
         Self { name, part: "" }
     }
@@ -68,13 +68,13 @@ impl<'a> From<&'a String> for Party<'a> {
     }
 }
 
-/// There was no place in time.
+/// No place became free in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The namespace's turn did not come.
-    #[error("no chart or release of {namespace} could be processed within {}s: others are", .waited.as_secs())]
+    #[error("no chart or release of {namespace} could be processed within {}s: others are being processed", .waited.as_secs())]
     Waited {
-        /// Whose render it was.
+        /// The namespace of the render.
         namespace: String,
         /// How long it waited.
         waited: Duration,
@@ -82,7 +82,7 @@ pub enum Busy {
     /// The namespace has too many renders waiting already.
     #[error("{waiting} charts and releases of {namespace} are waiting already")]
     Full {
-        /// Whose render it was.
+        /// The namespace of the render.
         namespace: String,
         /// How many wait.
         waiting: usize,
@@ -90,17 +90,17 @@ pub enum Busy {
     /// The process is about to end.
     #[error("the process is shutting down before the chart or release could be processed")]
     Ending,
-    /// The operating system gave no thread, for this reason.
+    /// The operating system refused to start a thread, for this reason.
     #[error("there is no thread to process the chart or release: {0}")]
     NoThread(String),
 }
 
-/// A number of places for work that takes a processor, and who waits for one.
+/// A number of places for CPU-bound work, and the queue for them.
 #[derive(Debug, Clone)]
 pub struct Pool {
     state: Arc<Mutex<State>>,
     place_timeout: Duration,
-    /// True when its waits are told, as those of renders.
+    /// True when its waits are reported as those of renders.
     is_told: bool,
 }
 
@@ -109,28 +109,28 @@ struct State {
     free: usize,
     /// How many places a namespace may have.
     most: usize,
-    /// The places that each namespace has, by the parts that they are for; who has none is left out.
+    /// The places that each namespace has, by the parts that use them; namespaces without places are left out.
     held: HashMap<String, Vec<String>>,
-    /// How many places heavy namespaces have, all of them together.
+    /// How many places all heavy namespaces have together.
     held_by_heavy: usize,
-    /// What the longest render of namespaces took of late.
+    /// The longest render time of each namespace, fading with time.
     spent: HashMap<String, Spent>,
-    /// Who waits in each namespace that somebody waits in: each part's first one, then each part's second.
+    /// The queue of each namespace: each part's first request, then each part's second, and so on.
     lines: HashMap<String, VecDeque<Turn>>,
-    /// The namespaces that somebody waits in, the next one first.
+    /// The namespaces with waiting requests, the next one first.
     turns: VecDeque<String>,
 }
 
-/// One who waits.
+/// A waiting request.
 #[derive(Debug)]
 struct Turn {
     part: String,
-    /// How many of the same part had a place or waited before.
+    /// How many requests of the same part had a place or waited before it.
     round: usize,
     tell: oneshot::Sender<Place>,
 }
 
-/// The longest time that was spent, which is forgotten little by little.
+/// The longest time that was spent, which fades gradually.
 #[derive(Debug, Clone, Copy)]
 struct Spent {
     time: Duration,
@@ -145,7 +145,7 @@ impl Spent {
     }
 }
 
-/// Gives its place to the next one when it is dropped.
+/// Passes its place to the next in line when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     state: Arc<Mutex<State>>,
@@ -161,8 +161,8 @@ static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
 });
 
 impl Pool {
-    /// A pool of `places`, for each of which work waits `place_timeout` at most. A namespace has all but one, or the
-    /// only one; all that had work of more than a second of late have no more than that together.
+    /// A pool of `places`; work waits at most `place_timeout` for one. A namespace may have all but one, or the only
+    /// one; all heavy namespaces (with work of more than a second lately) together may not have more than that.
     pub fn new(places: usize, place_timeout: Duration) -> Self {
         let places = places.max(1);
         Self {
@@ -180,31 +180,32 @@ impl Pool {
         }
     }
 
-    /// The same, which tells of who waits ([`super::tell_events`]).
+    /// The same, but its waits are reported ([`super::tell_events`]).
     pub(super) fn told(self) -> Self {
         let is_told = true;
         Self { is_told, ..self }
     }
 
-    /// The one of this process, whose memory all renders share: a place for each processor, from 2 to 3.
+    /// The pool of this process, whose memory all renders share: one place per processor, at least 2 and at most 3.
     pub fn of_process() -> &'static Self {
         &OF_PROCESS
     }
 
-    /// How many places one namespace may have: fewer than there are, so that others find one.
+    /// How many places one namespace may have: fewer than there are, so that one is left for others.
     pub fn share(&self) -> usize {
         lock(&self.state).most
     }
 
-    /// Does `work` for a namespace, or a part of it, on a thread of its own, which it has `allowed` time for. The deadline is also over when
-    /// nobody waits for the outcome any more, that is, once the future was dropped. Work that asks its deadline is put behind
-    /// all other threads of the process once it has taken a quarter of a second, and from its start for a heavy namespace.
+    /// Does `work` for a namespace, or a part of it, on a thread of its own, within the `allowed` time. The deadline
+    /// is also over once nobody waits for the outcome, that is, when the future was dropped. Work that checks its
+    /// deadline is lowered in priority below all other threads of the process after a quarter of a second, and from
+    /// the start for a heavy namespace.
     ///
     /// # Errors
-    /// When there is no place in time, or no thread.
+    /// When no place becomes free in time, or no thread can be started.
     ///
     /// # Panics
-    /// As `work` does.
+    /// When `work` does.
     pub async fn run<T, F>(&self, party: impl Into<Party<'_>>, allowed: Duration, work: F) -> Result<T, Busy>
     where
         T: Send + 'static,
@@ -230,13 +231,14 @@ impl Pool {
             };
             let work = || work(Deadline::new(allowed, is_over));
             let outcome = span.in_scope(|| catch_unwind(AssertUnwindSafe(work)));
-            // A span lasts until nobody has it: whoever waits is to be the last, not a thread that may be slow to end.
+            // A span lasts until it is dropped everywhere: the waiting caller should drop it last, not a thread that
+            // may end late.
             drop(span);
             drop(place);
-            // Nobody may wait for it any more.
+            // Nobody may be waiting any more.
             drop(tell.send(outcome));
         };
-        // Not one of the runtime's threads for blocking work: other work would inherit its priority.
+        // Not one of the runtime's blocking threads: other work would inherit the lowered priority.
         let thread = std::thread::Builder::new().name("render".to_owned()).spawn(run);
         thread.map_err(|error| Busy::NoThread(error.to_string()))?;
         match outcome.await {
@@ -245,11 +247,11 @@ impl Pool {
         }
     }
 
-    /// Does `work` for a namespace on the thread that asks, which takes nothing else up meanwhile; other tasks of a runtime of
-    /// several threads go on on another one. For short work on what is the caller's.
+    /// Does `work` for a namespace on the current thread, blocking it; on a multi-threaded runtime, other tasks move
+    /// to other threads. For short work on borrowed data.
     ///
     /// # Errors
-    /// When there is no place in time.
+    /// When no place becomes free in time.
     pub(crate) async fn run_here<T>(&self, namespace: &str, work: impl FnOnce() -> T) -> Result<T, Busy> {
         let _place = self.place(namespace).await?;
         Ok(match Handle::current().runtime_flavor() {
@@ -296,11 +298,11 @@ impl Pool {
     }
 }
 
-/// Tells when it is dropped how long somebody waited, and why in vain.
+/// Reports how long a request waited when it is dropped, and why it got no place.
 struct Waiting<'a> {
     pool: &'a Pool,
     since: Instant,
-    /// None of one that has its place.
+    /// `None` once it has its place.
     refusal: Option<Event>,
 }
 
@@ -313,7 +315,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Puts the thread that it is on behind others, once.
+/// Lowers the priority of the current thread, once.
 struct Background {
     after: Duration,
     is_reached: AtomicBool,
@@ -334,10 +336,11 @@ impl Background {
     }
 }
 
-/// Gives the thread that calls a tenth of the weight of others, where processors are short. There is no way back.
+/// Reduces the weight of the current thread to a tenth, which matters when processors are busy. It cannot be undone.
 #[cfg(target_os = "linux")]
 fn step_back() {
-    // On Linux this is about one thread. It takes no right to become less urgent, and without it all works, too.
+    // On Linux this affects one thread. Lowering the priority needs no rights, and if it fails, everything still
+    // works.
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICE)
     {
         tracing::debug!(%error, "could not lower the priority of a render");
@@ -347,7 +350,7 @@ fn step_back() {
 #[cfg(not(target_os = "linux"))]
 fn step_back() {}
 
-/// Says when it is dropped that nobody waits any more.
+/// Notes when it is dropped that nobody waits any more.
 #[derive(Debug, Default)]
 struct GivenUp(Arc<AtomicBool>);
 
@@ -437,8 +440,8 @@ impl State {
         Ok(receiver)
     }
 
-    /// Whose turn it is, if anybody's: of those who still wait in a namespace that may have another place. Those that need
-    /// little come first.
+    /// The next in line, if any: among the waiting requests of namespaces that may have another place, those of
+    /// namespaces that are not heavy come first.
     fn next(&mut self) -> Option<(String, Turn)> {
         let now = Instant::now();
         let may = |state: &Self, namespace: &str| state.can_have(namespace, now);
@@ -473,14 +476,14 @@ impl Drop for Place {
                 .next()
                 .map(|(namespace, Turn { part, tell, .. })| (tell, state.take(namespace, part, &self.state)))
         };
-        // One who gave up this very moment drops the place, which must not happen under the lock.
+        // If the receiver gives up at this moment, the place is dropped here, which must not happen under the lock.
         if let Some((tell, place)) = next {
             drop(tell.send(place));
         }
     }
 }
 
-/// What is changed under the lock is whole at each step.
+/// The data is consistent at each step, so a poisoned lock is no problem.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -499,7 +502,7 @@ mod tests {
         Pool::new(places, Duration::from_secs(20))
     }
 
-    /// Who of those that wait has a place now.
+    /// Which of the waiting requests have a place now.
     fn arrived<F>(waiting: &mut Vec<(&'static str, std::pin::Pin<Box<F>>)>) -> Vec<(&'static str, Place)>
     where
         F: Future<Output = Result<Place, Busy>>,
@@ -529,7 +532,7 @@ mod tests {
             .collect();
         let mut held = arrived(&mut waiting);
         assert_eq!(names(&held), ["a", "a", "b"]);
-        // A place of `a`'s goes to the next of those who wait, which may be `a` again.
+        // A place that `a` gives back goes to the next in line, which may be `a` again.
         held.remove(0);
         let more = arrived(&mut waiting);
         assert_eq!(names(&more), ["a"]);
@@ -620,7 +623,7 @@ mod tests {
         assert!(arrived(&mut waiting).is_empty());
         drop(waiting.remove(0));
         drop(held);
-        // `b` was given the place, and gives up before it looks.
+        // `b` was given the place, and gives up before it takes it.
         waiting.clear();
         assert!(pool.place("c").await.is_ok());
         let state = lock(&pool.state);
@@ -653,7 +656,7 @@ mod tests {
         };
         assert_eq!(pool.place("a").await.unwrap_err(), full);
         assert!(pool.place("b").await.is_ok());
-        // Those who gave up do not count.
+        // Requests that were given up do not count.
         drop(waiting.remove(0));
         let mut one_more = vec![("a", Box::pin(pool.place("a")))];
         assert!(arrived(&mut one_more).is_empty());
@@ -677,7 +680,7 @@ mod tests {
             .await
             .unwrap();
         task.abort();
-        // The place is free again, which it is not before the work ends.
+        // The place is free again, and not before the work ends.
         pool.run("b", Duration::from_secs(1), |_| ()).await.unwrap();
     }
 
@@ -687,7 +690,7 @@ mod tests {
         let other = tokio::spawn(async move { tell.send(()).unwrap() });
         let work = tokio::spawn(async move {
             let pool = pool(1);
-            // Were this thread the only one for tasks, nobody would tell.
+            // If this thread were the only one for tasks, nobody would send.
             pool.run_here("a", move || told.recv().unwrap()).await.unwrap();
         });
         work.await.unwrap();

@@ -1,4 +1,4 @@
-//! What templates are answered, and what of it gets out when they fail.
+//! How lookups of templates are answered, and what is revealed when templates fail.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::release::UnservedType;
 const SECRET: &str = "/api/v1/namespaces/shop/secrets/own";
 const MAP: &str = "/api/v1/namespaces/shop/configmaps/map";
 
-/// Decides as a function says, and notes which questions came after a Secret.
+/// Decides by a function, and notes which lookups came after a Secret.
 struct Rules {
     decide: fn(&Lookup) -> Verdict,
     withholds: bool,
@@ -38,7 +38,7 @@ impl Judge for Rules {
     }
 }
 
-/// What is called `own` is answered where it carries the label, `foreign` is refused, the rest is answered.
+/// `own` is answered if it has the label, `foreign` is refused, everything else is answered.
 fn decide(lookup: &Lookup) -> Verdict {
     match lookup.name.as_str() {
         "own" => Verdict::AnswerIf {
@@ -96,7 +96,7 @@ async fn rendered_with(
     render_with(&cluster, &request, Leniency::default(), judge).await
 }
 
-/// The answers that a script gives, and the error that a template ends with.
+/// The answers of a script, and the error that a template ends with.
 async fn failure(gets: &[(&str, Value)], judge: &impl Judge, template: &str) -> String {
     let mut script = Script::new(template);
     for (url, answer) in gets {
@@ -137,7 +137,7 @@ async fn values_are_made_where_templates_run_and_not_held_between() {
         .await
         .unwrap();
     assert_eq!(rendering.desired.config["a"], 1);
-    // Once to find out what is looked up, and once with the answer.
+    // Once to find the lookups, and once with the answers.
     assert_eq!(made.load(Ordering::Relaxed), 2);
     script.finish();
 }
@@ -149,7 +149,7 @@ async fn a_refusal_comes_before_any_request_and_before_what_the_template_fails_w
         format!("{{{{ $s := {foreign} }}}}"),
         format!("{{{{ if not ({foreign}) }}}}{{{{ fail \"it is not there\" }}}}{{{{ end }}}}"),
         format!("{{{{ ({foreign}).data.password }}}}{{{{ index (list) 7 }}}}"),
-        // Nothing of a round is read where something of it is refused.
+        // When one lookup of a round is refused, nothing of the round is read.
         format!("{{{{ $m := {map} }}}}{{{{ $s := {foreign} }}}}"),
     ] {
         assert_eq!(
@@ -196,8 +196,8 @@ async fn what_is_left_unread_is_answered_not_there_and_counts_as_denied() {
 async fn a_template_that_was_answered_fails_without_its_own_words() {
     let own = looked_up("Secret", "own");
     let found = [(SECRET, own_secret())];
-    let withheld = "template c/templates/t.yaml:2 is not usable; why is withheld, because the chart was answered what it \
-                    looked up in the cluster: kco plan says it to who may read that";
+    let withheld = "template c/templates/t.yaml:2 is not usable; the reason is withheld, because the chart was given what it \
+                    looked up in the cluster: kco plan shows it to users who may read that";
     for template in [
         format!("{{{{ $s := {own} }}}}\n{{{{ fail $s.data.password }}}}"),
         format!("{{{{ $s := {own} }}}}\n{{{{ fail ($s | toJson | b64enc) }}}}"),
@@ -208,7 +208,7 @@ async fn a_template_that_was_answered_fails_without_its_own_words() {
     ] {
         assert_eq!(failure(&found, &rules(), &template).await, withheld, "{template}");
     }
-    // What is no list of objects is told by its template alone.
+    // An answer that is not a list of objects is only reported by its template.
     for document in ["[{{ $s.data.password }}", "- {{ $s.data.password }}"] {
         let template = format!("{{{{ $s := {own} }}}}\n{document}");
         let failed = failure(&found, &rules(), &template).await;
@@ -227,7 +227,7 @@ async fn what_the_chart_spells_out_is_said_all_the_same() {
         failure(&[(SECRET, own_secret())], &rules(), &template).await,
         "execution error at (c/templates/t.yaml:2): give the old password, too"
     );
-    // Short words could spell a secret, one at a time.
+    // Short texts could spell out a secret piece by piece.
     let short = format!("{{{{ $s := {own} }}}}\n{{{{ fail \"yes\" }}}}");
     let failed = failure(&[(SECRET, own_secret())], &rules(), &short).await;
     assert!(!failed.contains("yes"), "{failed}");
@@ -248,7 +248,7 @@ async fn a_template_that_was_answered_nothing_fails_in_its_own_words() {
         let failed = failure(&[(list, json!({"items": items}))], &rules(), &template).await;
         assert!(failed.starts_with(expected), "{failed}");
     }
-    // At a terminal there is nobody to withhold it from.
+    // At a terminal, nothing is withheld.
     let own = looked_up("Secret", "own");
     let template = format!("{{{{ $s := {own} }}}}\n{{{{ fail $s.data.password }}}}");
     let failed = failure(&[(SECRET, own_secret())], &Unjudged, &template).await;
@@ -266,7 +266,7 @@ async fn a_question_that_may_be_made_of_a_secret_is_known_as_such() {
         .get(MAP, json!({"metadata": {"name": "map"}}))
         .get(SECRET, own_secret());
     let judge = rules();
-    // The name is none for Kubernetes, which says so in words that have the name in them.
+    // The name is not valid in Kubernetes, whose error message quotes it.
     let error = rendered(&script, &judge, &template).await.unwrap_err();
     assert!(
         matches!(error, Error::LookupWithheld { transient: false }),
@@ -280,7 +280,7 @@ async fn a_question_that_may_be_made_of_a_secret_is_known_as_such() {
 
 #[tokio::test]
 async fn a_render_that_takes_too_much_is_cut_off_at_once() {
-    // What it looked up in vain before is not asked for, which would have it rendered anew.
+    // What was already answered as missing is not read again, which would cause another render.
     let template = format!(
         "\n{{{{ $s := {} }}}}{{{{ range 100 }}}}{{{{ $x := repeat 10000000 \"a\" }}}}{{{{ end }}}}",
         looked_up("Secret", "own")
@@ -319,7 +319,7 @@ async fn what_is_looked_up_is_bounded_in_total_and_no_more_is_read() {
     );
     assert!(!error.is_transient());
 
-    // Of all questions together; the name of one may be made of what was answered before.
+    // The total of all lookups; the name of one may be made from earlier answers.
     let template = format!(
         "{{{{ $m := {} }}}}{{{{ if $m }}}}{{{{ $x := {all} }}}}{{{{ end }}}}",
         looked_up("ConfigMap", "map")
@@ -334,7 +334,7 @@ async fn what_is_looked_up_is_bounded_in_total_and_no_more_is_read() {
     script.finish();
     assert_eq!(
         error.to_string(),
-        "could not look up an object (which one is withheld, because the chart was answered others before) for the chart: \
+        "could not look up an object (its name is withheld, because the chart has already been given others) for the chart: \
          what it looks up takes more than 32 MiB in total"
     );
 
@@ -428,7 +428,7 @@ metadata: {name: {{ (first .spec.versions).name }}, schema: {{ hasKey (first .sp
     script.finish();
 }
 
-/// Notes what could not be asked about.
+/// Records what could not be looked up.
 #[derive(Default)]
 struct Noting(Mutex<Vec<String>>);
 

@@ -1,8 +1,8 @@
-//! Why a render failed, said without what its lookups were answered.
+//! Explains why a render failed without revealing the answers to its lookups.
 //!
-//! A template may put what it looked up into any text that it fails with: plain, encoded, or as the name of a kind. So
-//! once a lookup found something, only two things are told: the place in the chart's files, and what `fail` or `required`
-//! say where the chart spells those very words out.
+//! A template may put what it looked up into any text that it fails with: plain, encoded, or as the name of a kind.
+//! So once a lookup found something, only two facts are shown: the position in the chart's files, and the message of
+//! `fail` or `required` if the chart contains it literally.
 
 use std::fmt;
 
@@ -10,20 +10,21 @@ use helm::chart::Chart;
 use helm::engine::{self, Place, TemplateFailure};
 use helm::manifest;
 
-/// Shorter texts are withheld even where the chart has them: one of many short ones could spell a secret, a piece a time.
+/// Shorter texts are withheld even if the chart contains them: many short ones could spell out a secret piece by
+/// piece.
 const TELLING: usize = 12;
 
-/// A failed render, without its own words.
+/// A failed render, without its own error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Withheld {
-    /// Where, as far as that is in a file of the chart.
+    /// The position, if it is in a file of the chart.
     place: Option<String>,
-    /// What the chart says there, where that is the chart's own text.
+    /// The chart's message there, if it is the chart's own literal.
     said: Option<String>,
 }
 
 impl Withheld {
-    /// What was rendered is not what it should be.
+    /// What was rendered is not valid.
     pub fn objects() -> Self {
         Self {
             place: None,
@@ -31,12 +32,12 @@ impl Withheld {
         }
     }
 
-    /// The same failure; none when it does not draw on what templates make.
+    /// The same failure; `None` when its message does not contain output of templates.
     pub(super) fn of(error: &engine::Error, chart: &Chart) -> Option<Self> {
         match error {
             engine::Error::Template(failure) => Some(Self {
                 place: place(failure),
-                // Which limit it came to tells next to nothing of what it was answered.
+                // The name of the exceeded limit reveals next to nothing of the answers.
                 said: failure.limit.map(|limit| limit.to_string()).or_else(|| {
                     let refusal = failure.refusal.clone();
                     refusal.filter(|said| said.len() >= TELLING && is_spelled_out(chart, said))
@@ -70,8 +71,8 @@ impl fmt::Display for Withheld {
                 };
                 write!(
                     f,
-                    "{what} is not usable; why is withheld, because the chart was answered what it looked up in the \
-                     cluster: kco plan says it to who may read that"
+                    "{what} is not usable; the reason is withheld, because the chart was given what it looked up in the \
+                     cluster: kco plan shows it to users who may read that"
                 )
             }
         }
@@ -80,14 +81,14 @@ impl fmt::Display for Withheld {
 
 impl std::error::Error for Withheld {}
 
-/// The innermost place that is in a file of the chart; texts given to `tpl` are not.
+/// The innermost position in a file of the chart; texts passed to `tpl` are not in one.
 fn place(failure: &TemplateFailure) -> Option<String> {
     let is_of_chart = |place: &&Place| !place.source_line.is_empty();
     let place = failure.trace.iter().rev().find(is_of_chart)?;
     Some(format!("{}:{}", place.file, place.line))
 }
 
-/// True when one of the chart's templates, or a subchart's, has the text between quotes.
+/// True when a template of the chart or of a subchart contains the text between quotes.
 fn is_spelled_out(chart: &Chart, text: &str) -> bool {
     let quoted = [format!("\"{text}\""), format!("`{text}`")];
     let has_it = |data: &[u8]| {

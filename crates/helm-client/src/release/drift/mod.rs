@@ -1,8 +1,9 @@
-//! What became of the objects of a deployed release, compared with what was applied.
+//! Compares the objects of a deployed release with what was applied.
 //!
-//! The measure is what the server made of our apply, not the manifest: so `stringData`, `0.5` against `500m`, defaults
-//! and what webhooks add are settled. Right after an apply that is its answer; after a restart it is found out with one
-//! dry run for each object. Kept of it is a fingerprint, so that an object nobody touched costs one read.
+//! The comparison is with what the server made of our apply, not with the manifest: so `stringData`, `0.5` versus
+//! `500m`, defaults and changes by webhooks are no drift. Right after an apply, this is the server's answer; after a
+//! restart, one dry run per object finds it out. Only a fingerprint is kept, so that an object nobody touched costs
+//! one read.
 
 mod policy;
 mod settled;
@@ -27,56 +28,56 @@ use super::{Error, Live, Progress, Releases};
 use crate::records::{MANAGER, Record};
 use settled::{Known, fingerprint};
 
-/// An object of a release that is not as it was applied.
+/// An object of a release that differs from what was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftedObject {
     /// Which object it is.
     pub object: ObjectId,
-    /// What is to be done about an object that is gone; none when it is there.
+    /// What to do about an object that was removed; `None` when it exists.
     pub removed: Option<Mode>,
-    /// What differs in it.
+    /// The fields that differ.
     pub paths: Vec<DriftedPath>,
 }
 
-/// A field of an object that is not as it was applied.
+/// A field of an object that differs from what was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftedPath {
     /// Where it is.
     pub path: Path,
-    /// What it should hold; none when it was added.
+    /// Its wanted value; `None` when the field was added.
     pub wanted: Option<Value>,
-    /// What it holds; none when it was removed.
+    /// Its actual value; `None` when the field was removed.
     pub actual: Option<Value>,
-    /// Who set it, as far as that is known: who removes a field leaves no trace.
+    /// Who set it, if known: removing a field leaves no trace.
     pub manager: Option<String>,
     /// When that manager last wrote.
     pub time: Option<Timestamp>,
-    /// What is to be done about it.
+    /// What to do about it.
     pub mode: Mode,
 }
 
-/// The objects of a release, as they were found.
+/// The objects of a release, as found in the cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Look {
     /// Each object that was looked at.
     pub objects: Vec<Looked>,
-    /// Those that are not as they were applied, what is ignored left out.
+    /// Those that differ from what was applied, except for ignored differences.
     pub drifted: Vec<DriftedObject>,
 }
 
-/// An object of a release, as it was found.
+/// An object of a release, as found in the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Looked {
     /// Which object it is.
     pub id: ObjectId,
-    /// How it is doing.
+    /// Whether it is healthy.
     pub health: Health,
-    /// The object; none when it is not there.
+    /// The object; `None` when it does not exist.
     pub live: Option<Value>,
 }
 
 impl DriftedObject {
-    /// True when something in it is to be written.
+    /// True when something in it has to be corrected.
     pub fn is_to_be_corrected(&self) -> bool {
         let is_correct = |mode: Mode| mode == Mode::Correct;
         self.removed.is_some_and(is_correct) || self.paths.iter().any(|path| is_correct(path.mode))
@@ -117,16 +118,17 @@ impl std::fmt::Display for DriftedPath {
 }
 
 impl Releases {
-    /// What differs between the objects of a deployed revision and what was applied.
+    /// The differences between the objects of a deployed revision and what was applied.
     ///
     /// # Errors
-    /// As [`Releases::look`].
+    /// Those of [`Releases::look`].
     pub async fn drift(&self, record: &Record, policy: &Policy) -> Result<Vec<DriftedObject>, Error> {
         Ok(self.look(record, policy).await?.drifted)
     }
 
-    /// Looks at each object of a deployed revision: how it is doing, and whether it is as it was applied. Costs one read
-    /// for an object that nobody touched, and a dry run more for another, or for one that is seen for the first time.
+    /// Looks at each object of a deployed revision: whether it is healthy, and whether it has drifted. Costs one read
+    /// for an object that nobody touched, and an additional dry run for others and for those that are seen for the
+    /// first time.
     ///
     /// # Errors
     /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`].
@@ -134,11 +136,11 @@ impl Releases {
         self.look_but_at(&HashSet::new(), record, policy).await
     }
 
-    /// The same, but that objects which did not move since they were looked at are not asked for: what is known of their
-    /// drift is repeated.
+    /// The same, but objects that have not changed since they were looked at are not read: their known drift is
+    /// repeated.
     ///
     /// # Errors
-    /// As [`Releases::look`].
+    /// Those of [`Releases::look`].
     pub async fn look_but_at(
         &self,
         unmoved: &HashSet<ObjectId>,
@@ -222,9 +224,9 @@ impl Releases {
         let how = Apply::by(MANAGER).force().dry_run();
         let drifted = match self.cluster.apply(id, &wanted, &how).await {
             Ok(applied) => differences(id, &applied.object, live),
-            // An admission webhook that has side effects lets no dry run pass; the object counts as it is.
+            // An admission webhook with side effects refuses dry runs; the object then counts as unchanged.
             Err(refused) if refused.status().is_some_and(|s| s.message.contains("dry run")) => Vec::new(),
-            // What fields the object had in its former version, the one that is served need not know.
+            // The served version of the kind may not know fields of the version that the object was applied in.
             Err(refused) if target.is_outdated && !refused.is_transient() && !refused.is_forbidden() => {
                 Vec::new()
             }
@@ -245,14 +247,14 @@ impl Releases {
         Ok(drifted)
     }
 
-    /// Writes what is to be corrected in these objects, as the deployed revision has it; no new revision is made. Fields
-    /// whose mode is another stay as they are.
+    /// Corrects these objects so that they match the deployed revision; no new revision is made. Fields with another
+    /// mode are not changed.
     ///
     /// Fields that somebody added by hand are taken over first, so that the apply, which does not name them, removes
-    /// them; so are those of anybody that the server refuses beside ours.
+    /// them; so are fields of any manager that the server refuses together with ours.
     ///
     /// # Errors
-    /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`]; transient when somebody wrote in between.
+    /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`]; transient when somebody wrote in the meantime.
     pub async fn correct(&self, record: &Record, drifted: &[DriftedObject]) -> Result<Vec<Live>, Error> {
         let owner = self.owner(&record.release);
         let targets = self.targets_of(record).await?;
@@ -303,7 +305,8 @@ impl Releases {
             .filter(|path| !corrected.contains(path));
         if let Some(live) = self.cluster.get::<Value>(id).await.map_err(failed)? {
             if owner.parent.is_some() {
-                // A release that belongs to no object is corrected whoever's marks are on it, as it is applied by Helm.
+                // A release that belongs to no object is corrected whatever owner its objects name, as Helm applies
+                // it.
                 owner
                     .check(&live)
                     .map_err(|reason| apply::not_ours(id, "update", reason))?;
@@ -323,7 +326,8 @@ impl Releases {
             place: Place::Named(id.clone()),
             ..target.clone()
         };
-        // Over an object that was gone when it was looked at, nothing is forced: somebody else may have made one.
+        // If the object was missing when it was looked at, nothing is forced: somebody else may have created one
+        // since.
         let force = if drifted.removed.is_some() && owner.parent.is_some() {
             Force::set_in(&[])
         } else {
@@ -334,7 +338,7 @@ impl Releases {
     }
 }
 
-/// What the policy leaves of these differences.
+/// Drops the differences that the policy ignores.
 fn restricted(id: &ObjectId, mut paths: Vec<DriftedPath>, policy: &Policy) -> Option<DriftedObject> {
     paths.retain_mut(|path| {
         path.mode = policy.mode(id, &path.path);
@@ -347,10 +351,10 @@ fn restricted(id: &ObjectId, mut paths: Vec<DriftedPath>, policy: &Policy) -> Op
     })
 }
 
-/// Managers that are a person at a keyboard, by the beginnings of their names. What they add is drift; what
-/// controllers and other declarative tools add is theirs.
+/// Field managers that people use by hand, by the beginnings of their names. What they add is drift; what controllers
+/// and other declarative tools add is theirs.
 const HANDS: [&str; 5] = ["kubectl", "oc", "k9s", "Mozilla", "node-fetch"];
-/// `kubectl rollout restart` leaves an annotation that says so; removing it would restart once more.
+/// `kubectl rollout restart` leaves an annotation; removing it would restart the pods once more.
 const RESTART: &str = "kubectl-rollout";
 
 pub(super) fn is_hand(manager: &str) -> bool {
@@ -361,20 +365,21 @@ pub(super) fn is_hand(manager: &str) -> bool {
     manager != RESTART && HANDS.into_iter().any(begins)
 }
 
-/// A Job that is to be removed some time after it ended is not missed when it is.
+/// True for a Job that is removed some time after it ended: it is no drift when it is missing.
 fn removes_itself(target: &Target) -> bool {
     target.kind() == "Job" && !target.manifest["spec"]["ttlSecondsAfterFinished"].is_null()
 }
 
-/// Of so many drifted fields of one object it is told who set them: each is looked for among all fields of all managers.
+/// For at most this many drifted fields of one object the writer is reported: each is searched in the fields of all
+/// managers.
 const TOLD_WRITERS: usize = 256;
 
-/// What differs in `live` from what an apply would make of it, and what was added by hand.
+/// Where `live` differs from what an apply would make of it, and what was added by hand.
 fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath> {
     let Some(ours) = fields::applied_by(applied, MANAGER) else {
         return Vec::new();
     };
-    // The same fields of both, in the same order.
+    // The same fields of both objects, in the same order.
     let (ours, actual) = (counted(&ours, applied), counted(&ours, live));
     let mut drifted = Vec::new();
     for (leaf, actual) in ours.iter().zip(actual) {
@@ -398,8 +403,9 @@ fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath>
     drifted
 }
 
-/// What differs where an apply is refused because of what others set: that, what the manifest has beside it, and what
-/// they set to something else. Without the server's word on the apply, values are compared as the manifest spells them.
+/// The differences where an apply is refused because of fields that others added: those fields, the fields of the
+/// manifest that they replaced, and fields of the manifest that others set to another value. The server gives no
+/// result of the apply, so values are compared as written in the manifest.
 fn clashes(id: &ObjectId, refused: &cluster::Error, wanted: &Value, live: &Value) -> Vec<DriftedPath> {
     let added = Obstacles::of(refused, wanted, live).paths;
     if added.is_empty() {
@@ -432,13 +438,14 @@ fn clashes(id: &ObjectId, refused: &cluster::Error, wanted: &Value, live: &Value
     drifted
 }
 
-/// True when an autoscaler set the field: correcting it would be undone at once, and again, and again.
+/// True when an autoscaler set the field: a correction would be undone at once, again and again.
 fn is_autoscaled(path: &Path, live: &Value) -> bool {
     fields::entries(live)
         .any(|entry| entry.subresource == "scale" && !is_hand(entry.manager) && entry.touches(path))
 }
 
-/// The fields of an entry that count. What a Secret was given as `stringData` is kept, and looked for, as `data`.
+/// The fields of an entry that are compared. What a Secret was given as `stringData` is stored, and compared, as
+/// `data`.
 fn counted<'o>(entry: &Entry<'_>, object: &'o Value) -> Vec<Leaf<'o>> {
     let mut leaves = entry.leaves(object);
     if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
@@ -452,7 +459,7 @@ fn counted<'o>(entry: &Entry<'_>, object: &'o Value) -> Vec<Leaf<'o>> {
     leaves
 }
 
-/// What tools note on the side, and what must not be removed on behalf of others.
+/// Fields in which tools note things, and fields that must not be removed on behalf of others.
 pub(super) fn is_bookkeeping(path: &Path) -> bool {
     let path = path.to_string();
     [

@@ -1,25 +1,25 @@
-//! What is done about drift, by kind, name and path.
+//! Decides what to do about drift, by kind, name and path.
 
 use std::str::FromStr;
 
 use cluster::ObjectId;
 use cluster::fields::Path;
 
-/// What is done about a field that is not as it was applied.
+/// What to do about a field that differs from what was applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// It is reported and written again.
+    /// Report it and correct it.
     #[default]
     Correct,
-    /// It is reported.
+    /// Report it.
     Warn,
-    /// It is somebody else's.
+    /// Nothing: the field belongs to somebody else.
     Ignore,
 }
 
-/// What is done about drift in the objects of a release.
+/// What to do about drift in the objects of a release.
 ///
-/// Written as a list of rules, separated by commas or line ends, of which the last that fits a field counts:
+/// Written as a list of rules, separated by commas or line ends; the last one that matches a field applies:
 ///
 /// ```text
 /// warn
@@ -27,9 +27,9 @@ pub enum Mode {
 /// ignore=.metadata.annotations
 /// ```
 ///
-/// A rule is a mode, and after `=` what it is about: a kind, with its group if that matters, and a name, both of which
-/// may be left out, and after `:` a path, as reports spell it. A path stands for all below it, and `[*]` for any item
-/// of a list. A mode alone is about everything.
+/// A rule is a mode, optionally followed by `=` and a scope: a kind (with its group if needed) and a name, both of
+/// which may be left out, and after `:` a path as in reports. A path includes everything below it, and `[*]` matches
+/// any item of a list. A mode alone applies to everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -46,14 +46,14 @@ struct Rule {
 
 /// A policy that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{rule:?} is no rule about drift: {reason}; a rule reads like ignore=Deployment/web:.spec.replicas")]
+#[error("{rule:?} is not a drift rule: {reason}; a rule looks like ignore=Deployment/web:.spec.replicas")]
 pub struct InvalidPolicy {
     rule: String,
     reason: &'static str,
 }
 
 impl Policy {
-    /// The same for every field.
+    /// The same mode for every field.
     pub fn all(mode: Mode) -> Self {
         let rule = Rule {
             mode,
@@ -65,7 +65,7 @@ impl Policy {
         Self { rules: vec![rule] }
     }
 
-    /// What is done about this field of this object; the empty path is the object as a whole.
+    /// What to do about this field of this object; the empty path is the object as a whole.
     pub fn mode(&self, id: &ObjectId, path: &Path) -> Mode {
         let path = path.to_string();
         let fitting = self.rules.iter().rev().find(|rule| rule.fits(id, &path));
@@ -79,7 +79,7 @@ impl FromStr for Policy {
     fn from_str(text: &str) -> Result<Self, InvalidPolicy> {
         let mut rules = Vec::new();
         let (mut depth, mut start) = (0_i32, 0);
-        // Selectors of list items hold commas: `[containerPort=80,protocol="TCP"]`.
+        // Selectors of list items contain commas: `[containerPort=80,protocol="TCP"]`.
         for (at, c) in text.char_indices().chain([(text.len(), ',')]) {
             match c {
                 '[' => depth += 1,
@@ -152,7 +152,7 @@ impl Rule {
     }
 }
 
-/// True when `path` is the one of the rule, or lies below it.
+/// True when `path` is the one of the rule, or below it.
 fn leads_to(rule: &str, path: &str) -> bool {
     if let Some((before, after)) = rule.split_once("[*]") {
         let rest = path.strip_prefix(before).filter(|rest| rest.starts_with('['));

@@ -1,4 +1,4 @@
-//! What is known of objects since they were last applied or compared.
+//! What is known about objects since they were last applied or compared.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -13,23 +13,23 @@ use super::{DriftedPath, counted, is_hand};
 use crate::records::{MANAGER, Record};
 use crate::release::Live;
 
-/// An object as it was last seen.
+/// An object as last seen.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
-    /// Of the fields that count.
+    /// Fingerprint of the compared fields.
     pub(super) print: u64,
-    /// What differed in it then.
+    /// What had drifted in it.
     pub(super) drifted: Vec<DriftedPath>,
 }
 
-/// Objects as they were last seen; some bytes for each.
+/// Objects as last seen; a few bytes for each.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     known: Mutex<HashMap<ObjectId, Known>>,
 }
 
 impl Settled {
-    /// Notes what the server returned to an apply.
+    /// Notes the server's answer to an apply.
     pub(crate) fn note(&self, record: &Record, objects: &[Live]) {
         tracing::trace!(release = %record.release.name, objects = objects.len(), "settled");
         let mut known = self.lock();
@@ -40,7 +40,7 @@ impl Settled {
         }
     }
 
-    /// Forgets objects that are gone.
+    /// Forgets objects that no longer exist.
     pub(crate) fn forget<'a>(&self, ids: impl Iterator<Item = &'a ObjectId>) {
         let mut known = self.lock();
         for id in ids {
@@ -61,8 +61,8 @@ impl Settled {
     }
 }
 
-/// Of the fields that we applied or somebody set by hand, and of what they hold. Whoever else takes a field over takes
-/// it out of ours, so that the print changes as well.
+/// Hash of the fields that we applied or somebody set by hand, and their values. Any other manager that takes a field
+/// over removes it from ours, so the hash changes as well.
 pub(super) fn fingerprint(object: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     object["metadata"]["uid"].as_str().hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! What actions on a release that belongs to an object ask of an API server, and what they do with records and objects
-//! that somebody else made.
+//! What actions on a release that belongs to an object request from an API server, and what they do with foreign
+//! records and objects.
 
 use std::sync::Mutex;
 
@@ -17,12 +17,12 @@ fn releases(script: &Script) -> Releases {
     })
 }
 
-/// A live object that names this parent.
+/// A live object that names this owner.
 fn live(name: &str, parent: &str) -> Value {
     json!({"metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {LABEL: parent}}})
 }
 
-/// The record of a revision that somebody else wrote.
+/// The record of a foreign revision.
 fn unauthentic(revision: i64, status: Status, desired: &Desired) -> Record {
     let mut record = stored(revision, status, desired);
     record.authenticity = Authenticity::Unauthentic;
@@ -130,7 +130,7 @@ async fn a_record_is_believed_as_it_was_signed_alone() {
     let same = check(|_| {}, 1, Authenticity::Authentic).await;
     assert_eq!(same.provenance, provenance);
     assert_eq!(same.release.manifest, release.manifest);
-    // Labels are for those who look for records.
+    // Labels are there for people who search for records.
     check(
         |s| s["metadata"]["labels"]["team"] = json!("x"),
         1,
@@ -189,7 +189,7 @@ async fn endless_records_are_not_followed_without_end() {
             json!({"data": {"release": ByteString(b"e30=".to_vec())}}),
         );
     }
-    // What is deployed below is looked for as far.
+    // The deployed revision below is searched for as far down.
     for revision in (1..33).rev() {
         script = script.get(
             &record(revision),
@@ -285,7 +285,7 @@ async fn a_revision_of_somebody_else_names_objects_and_is_never_applied() {
     let script = Script::new("upgrade upon it, which fails")
         .get(&map("a"), live("a", "42"))
         .signs_record(3, "pending-upgrade")
-        // Fields that an update of somebody else's set are looked for in it.
+        // Fields from an update by another manager are looked for in it.
         .get(&map("a"), live("a", "42"))
         .applies_checked("a")
         .get(&map("ours"), live("ours", "42"))
@@ -383,7 +383,7 @@ async fn the_live_objects_of_a_release_tell_whose_it_is() {
         marks(NamedParent::None, true),
     )
     .await;
-    // Whoever may label one object of somebody's release does not have it.
+    // Rights to label one object of a release do not give control of the release.
     let labelled = helms("a", &live("a", "42")["metadata"]["labels"]);
     check(
         Some(labelled.clone()),

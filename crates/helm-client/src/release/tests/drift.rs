@@ -1,11 +1,11 @@
-//! What finding and correcting drift asks of an API server.
+//! What finding and correcting drift requests from an API server.
 
 use super::*;
 use crate::release::drift::{Mode, Policy};
 
 const DRY_RUN: &str = "?fieldManager=helm&fieldValidation=Strict&force=true&dryRun=All";
 
-/// A ConfigMap of the release whose fields `size` and the like are Helm's.
+/// A ConfigMap of the release whose fields such as `size` are owned by Helm.
 fn live(data: &Value) -> Value {
     let mut object = owned("a");
     object["metadata"]["resourceVersion"] = json!("5");
@@ -79,7 +79,7 @@ async fn what_was_just_applied_needs_no_dry_run() {
         .unwrap();
     assert!(look.drifted.is_empty());
     assert_eq!(look.objects.len(), 1);
-    // What is known not to have moved is not even read.
+    // Objects known not to have changed are not even read.
     let unmoved = look.objects.into_iter().map(|looked| looked.id).collect();
     let look = releases
         .look_but_at(&unmoved, &installed.record, &Policy::default())
@@ -163,7 +163,7 @@ async fn a_field_that_was_added_by_hand_is_taken_over_so_that_an_apply_removes_i
     script.finish();
 }
 
-/// A Service whose port 80 somebody replaced by 81, of the same name.
+/// A Service in which somebody replaced port 80 by port 81, of the same name.
 fn moved_port() -> Value {
     let mut object = owned("a");
     object["kind"] = json!("Service");
@@ -193,7 +193,7 @@ fn two_of_a_name() -> Value {
                                    "message": "Duplicate value: \"http\""}]}})
 }
 
-/// The request that makes the port in the way ours.
+/// The request that takes over the conflicting port.
 fn takes_the_port(sent: &Value) {
     assert_eq!(sent["metadata"]["resourceVersion"], "5");
     let entries = sent["metadata"]["managedFields"].as_array().unwrap();

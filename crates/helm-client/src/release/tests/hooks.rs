@@ -1,4 +1,4 @@
-//! What running hooks asks of an API server.
+//! What running hooks requests from an API server.
 
 use super::*;
 
@@ -113,7 +113,7 @@ async fn a_hook_of_two_events_runs_at_both() {
         .unwrap();
     script.finish();
 
-    // Cut off while it ran afterwards: what ran before is over.
+    // Interrupted while post hooks ran: the pre hooks are done.
     let mut pending = begun(1, Status::PendingInstall, &wanted);
     let since = Timestamp::from_second(1_700_000_100).unwrap();
     pending.provenance.stage = Some(Stage {

@@ -1,4 +1,4 @@
-//! What an install asks of an API server.
+//! What an install requests from an API server.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the actions ask of an API server, request by request.
+//! What the actions request from an API server, one by one.
 
 use cluster::ResourceId;
 use cluster::scripted::Script;
@@ -76,14 +76,14 @@ fn with_hook(desired: Desired, event: HookEvent) -> Desired {
     }
 }
 
-/// The record of a revision with these objects, as if it was just read.
+/// The record of a revision with these objects, as if just read.
 fn stored(revision: i64, status: Status, desired: &Desired) -> Record {
     let now = Timestamp::from_second(1_700_000_000).unwrap();
     let release = pending(desired, &Observed::default(), status, revision, now);
     Record::for_test(release, Provenance::default())
 }
 
-/// The same as we would have written it while at work.
+/// The same as written by us during an action.
 fn begun(revision: i64, status: Status, desired: &Desired) -> Record {
     let mut record = stored(revision, status, desired);
     record.provenance = Provenance {
@@ -115,7 +115,7 @@ fn releases(script: &Script) -> Releases {
     releases_where(script, [])
 }
 
-/// The same where more kinds are served.
+/// The same on a server that serves more kinds.
 fn releases_where<const N: usize>(script: &Script, more: [ResourceId; N]) -> Releases {
     let served = [
         ResourceId::of::<ConfigMap>(),
@@ -140,12 +140,12 @@ fn shops(version: &str) -> ResourceId {
     }
 }
 
-/// Where the shop `a` is in a version.
+/// The path of the shop `a` in a version.
 fn shop(version: &str) -> String {
     format!("/apis/example.org/{version}/namespaces/shop/shops/a")
 }
 
-/// A release with the shop `a`, as it is spelled in a version.
+/// A release with the shop `a`, in a version.
 fn with_shop(version: &str) -> Desired {
     let text =
         format!("apiVersion: example.org/{version}\nkind: Shop\nmetadata:\n  name: a\nspec:\n  size: 1\n");
@@ -161,12 +161,12 @@ trait Steps: Sized {
     fn refuses(self, url: &str) -> Self;
     fn deletes(self, url: &str) -> Self;
     fn writes_record(self, revision: i64, status: &'static str) -> Self;
-    /// The server is asked what it serves: shops in these versions, and nothing else.
+    /// Discovery: the server serves shops in these versions, and nothing else.
     fn discovers(self, versions: &[&str]) -> Self;
 }
 
 impl Steps for Script {
-    /// An apply that is checked to come from Helm's manager and to mark the object as one of the release.
+    /// An apply by Helm's manager that marks the object as part of the release.
     fn applies(self, url: &str) -> Self {
         let check = |sent: &Value| {
             assert_eq!(sent["metadata"]["labels"]["app.kubernetes.io/managed-by"], "Helm");
@@ -189,7 +189,7 @@ impl Steps for Script {
         self.refuse(Method::PATCH, url, 422, "Invalid", "data: Invalid value")
     }
 
-    /// A read and the deletion of just what was read.
+    /// A read, and the deletion of the object that was read.
     fn deletes(self, url: &str) -> Self {
         let live = owned(url.rsplit('/').next().unwrap());
         let uid = live["metadata"]["uid"].clone();
@@ -233,7 +233,7 @@ impl Steps for Script {
     }
 }
 
-/// The answer to a deletion that is done.
+/// The answer to a completed deletion.
 fn gone() -> Value {
     json!({"kind": "Status", "status": "Success"})
 }

@@ -1,4 +1,4 @@
-//! What becomes of actions that were cut off.
+//! What happens to interrupted actions.
 
 use super::*;
 
@@ -101,7 +101,7 @@ async fn an_install_that_was_cut_off_is_continued_in_the_same_revision() {
         .applies(&map("b"))
         .writes_record(1, "deployed");
     let releases = releases(&script).written_by("krateo/webs");
-    // Another render of the same inputs: what counts is what the record holds.
+    // Another render of the same inputs: only the record's content counts.
     let mut again = desired(&[("ConfigMap", "random")]);
     again.config.clone_from(&wanted.config);
     let deployed = releases.install_or_upgrade(&again, &observed).await.unwrap();

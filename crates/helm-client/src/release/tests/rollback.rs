@@ -1,4 +1,4 @@
-//! What a rollback asks of an API server.
+//! What a rollback requests from an API server.
 
 use super::*;
 

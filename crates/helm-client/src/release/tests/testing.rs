@@ -1,4 +1,4 @@
-//! What running the tests of a release asks of an API server.
+//! What running the tests of a release requests from an API server.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What an uninstall asks of an API server.
+//! What an uninstall requests from an API server.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What an upgrade asks of an API server.
+//! What an upgrade requests from an API server.
 
 use super::*;
 

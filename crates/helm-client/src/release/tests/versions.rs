@@ -1,5 +1,5 @@
-//! What becomes of objects whose manifest names another version of their type, as Helm has it: an object is known by its
-//! group, kind, namespace and name.
+//! What happens to objects whose manifest names another version of their type, as with Helm: an object is identified
+//! by its group, kind, namespace and name.
 
 use super::*;
 use crate::release::drift::Policy;
@@ -68,7 +68,7 @@ async fn an_object_that_revisions_name_in_several_versions_is_removed_once() {
     script.finish();
 }
 
-/// The live shop as `version` has it, edited through another one.
+/// The live shop in `version`, edited through another one.
 fn edited(version: &str) -> Value {
     let mut object = owned("a");
     object["apiVersion"] = json!(format!("example.org/{version}"));
