@@ -36,9 +36,9 @@ fn choose_by_a_secret(clusters: &Clusters) -> Result<()> {
         &nobody.replace(clusters.remote.api_server(), "https://127.0.0.1:9"),
     )?;
     for (name, why) in [
-        ("missing", "is not there"),
+        ("missing", "does not exist"),
         ("no-kubeconfig", "clusters/no-kubeconfig"),
-        ("nobody-there", "leads to no API server that answers"),
+        ("nobody-there", "does not lead to an API server that answers"),
     ] {
         let ended = clusters
             .operator(&[&format!("--watch-kubeconfig-secret={name}")])?

@@ -264,8 +264,8 @@ fn what_others_wrote_is_left_alone(stage: &Stage) -> Result<()> {
         "--from-literal=kubeconfig=mine",
     ])?;
     refused(stage.join("by-hand", &[]), "was not written by kco");
-    refused(stage.leave("by-hand", &[]), "is no cluster's");
-    refused(stage.join("No-Name", &[]), "is no name of a cluster");
+    refused(stage.leave("by-hand", &[]), "does not belong to a cluster");
+    refused(stage.join("No-Name", &[]), "is not a valid name of a cluster");
     Ok(())
 }
 

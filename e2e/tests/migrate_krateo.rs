@@ -55,7 +55,7 @@ fn a_cluster_that_runs_krateo_goes_over_and_back_without_a_release_touched() -> 
     ensure!(checked.status.code() == Some(2), "{checked:?}");
     for words in [
         "release settled is taken over as it is, without a new revision",
-        "release drawn is held: an upgrade would draw anew Secret drawn-password: .stringData.password",
+        "release drawn is held: an upgrade would generate new values for Secret drawn-password: .stringData.password",
         "krateo.io/take-over-revision=1",
         "ClusterRole shopfronts-v1-0-0, which has a rule with *",
         "MutatingWebhookConfiguration core-provider",
@@ -72,7 +72,7 @@ fn a_cluster_that_runs_krateo_goes_over_and_back_without_a_release_touched() -> 
     progress("kco migrate run, while no core-provider runs");
     let cut_off = stage.kco("run", &["--unsettled", "--timeout", "1s"])?;
     let said = String::from_utf8_lossy(&cut_off.stderr).into_owned();
-    ensure!(said.contains("run the same again"), "{cut_off:?}");
+    ensure!(said.contains("run the same command again"), "{cut_off:?}");
     ensure!(stage.former_runs()?.is_empty(), "{:?}", stage.former_runs()?);
     ensure!(home.get("mutatingwebhookconfigurations", RELEASE)?.is_none());
     ensure!(stage.uids()? == before);

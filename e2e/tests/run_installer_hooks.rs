@@ -341,7 +341,7 @@ fn self_bootstrap(stage: &Stage) -> Result<()> {
         &[
             "v0-3-0 Installer",
             "is not served after 1s",
-            "nothing is said of it yet",
+            "it has no conditions yet",
         ],
     );
     assert!(
@@ -382,7 +382,7 @@ fn self_bootstrap(stage: &Stage) -> Result<()> {
     let arguments = ["self-bootstrap", "--file", &file, "--attempts", "300"];
     stage
         .hook_beside(BOOTSTRAP, &arguments, engine)?
-        .with(0, &["was cut off while it was made", "is Synced"]);
+        .with(0, &["was interrupted, and is retried", "is Synced"]);
 
     // Again: nothing is written.
     let before = home.get(resource, "installer")?;
@@ -522,7 +522,7 @@ fn ordered_teardown(stage: &Stage) -> Result<()> {
             "beta: removing",
             "oasgen-provider: removing",
             "alpha: removing",
-            "all components were looked at",
+            "all components have been processed",
         ]);
 
     // A provider outlives what it has to clear: here it goes once beta is gone, by somebody who lives in the provider.
@@ -542,7 +542,7 @@ fn ordered_teardown(stage: &Stage) -> Result<()> {
         .with(0, &[])
         .in_order(&[
             "beta: removing",
-            "oasgen-provider: waiting for RestDefinitions, which it must outlive: krateo-system/rest",
+            "oasgen-provider: waiting for RestDefinitions, which must be gone first: krateo-system/rest",
             "oasgen-provider: removing",
             "alpha: removing",
         ]);
@@ -681,7 +681,7 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
     ])?;
     run("3")?.with(0, &["nothing is left"]);
     // One reading is not three.
-    run("1")?.with(1, &["not all is gone"]);
+    run("1")?.with(1, &["not everything is gone"]);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A certificate of one handshake: self-signed, short-lived, with an attestation document in an extension.
+//! The certificate of one handshake: self-signed, short-lived, with an attestation document in an extension.
 
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -8,13 +8,14 @@ use crate::sha256;
 use crate::variant::Variant;
 use crate::verify::Refused;
 
-/// How long before and after it is made a certificate is valid, in seconds. Clocks of new nodes are off.
+/// A certificate is valid for this many seconds before and after it is created, because clocks of new nodes are off.
 pub const LIFETIME_SECONDS: i64 = 2 * 60 * 60;
 
-/// A certificate may be valid a little longer than [`LIFETIME_SECONDS`] on both sides, as times are cut to seconds.
+/// The longest accepted validity: a little more than [`LIFETIME_SECONDS`] on both sides, because times are cut to
+/// seconds.
 const LONGEST: i64 = 2 * LIFETIME_SECONDS + 2;
 
-/// What a certificate says, before its document is verified.
+/// The content of a certificate, before its document is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Presented {
     /// SHA-256 of its DER-encoded `SubjectPublicKeyInfo`.
@@ -26,7 +27,7 @@ pub struct Presented {
 }
 
 /// Reads a DER-encoded certificate at `now`, in seconds since 1970: checks its form, times and self-signature, and
-/// takes out the document of the expected variant.
+/// extracts the document of the expected variant.
 pub fn read(der: &[u8], expected: Variant, now: i64) -> Result<Presented, Refused> {
     let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| Refused::NotACertificate)?;
     if !rest.is_empty() {
@@ -52,7 +53,7 @@ pub fn read(der: &[u8], expected: Variant, now: i64) -> Result<Presented, Refuse
     })
 }
 
-/// The document of a certificate that was verified before.
+/// The document of a certificate that was verified earlier.
 pub fn document_of(der: &[u8], expected: Variant) -> Result<Vec<u8>, Refused> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|_| Refused::NotACertificate)?;
     Ok(document(&certificate, expected)?.to_vec())
@@ -65,7 +66,7 @@ fn check_times(not_before: i64, not_after: i64, now: i64) -> Result<(), Refused>
     if now > not_after {
         return Err(Refused::Expired { not_after, now });
     }
-    // Neither overflows: X.509's times end with the year 9999.
+    // The subtraction cannot overflow: times of X.509 end with the year 9999.
     let seconds = not_after - not_before;
     if seconds > LONGEST {
         return Err(Refused::ValidTooLong { seconds });

@@ -1,4 +1,4 @@
-//! What certificates and requests for them are made of.
+//! DER encodings that certificates and certificate requests share.
 
 use x509_parser::asn1_rs::{BitString, Sequence, SerializeError, ToDer as _};
 use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY};
@@ -11,11 +11,12 @@ pub fn is_p256(key: &SubjectPublicKeyInfo<'_>) -> bool {
     key.algorithm.algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY && curve == Some(OID_EC_P256)
 }
 
-/// Whether `der` is the only DER encoding of what a P-256 key signed with SHA-256: a certificate (RFC 5280, section 4.1) or
-/// a request for one (RFC 2986, section 4.2). `signed` is the encoded part that is signed, `signature` the content of the
-/// signature.
+/// Whether `der` is the only DER encoding of something signed by a P-256 key with SHA-256: a certificate (RFC 5280,
+/// section 4.1) or a certificate request (RFC 2986, section 4.2). `signed` is the encoded part that is signed,
+/// `signature` the content of the signature.
 ///
-/// The bytes around the signed part are covered by no signature, and the parser takes several values for some of them.
+/// The bytes around the signed part are not covered by any signature, and the parser accepts several values for some of
+/// them.
 pub fn is_signed_element(der: &[u8], signed: &[u8], signature: &[u8]) -> bool {
     signed_element(signed, signature).is_ok_and(|only| only == der)
 }

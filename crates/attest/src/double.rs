@@ -1,4 +1,4 @@
-//! A variant that anybody can forge: for tests that are not about attestation.
+//! A variant whose documents anybody can forge: for tests that are not about attestation.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ struct Document {
     nonce: Digest,
 }
 
-/// Issues and accepts documents that say what they are about and prove nothing.
+/// Issues and accepts documents that contain their user data and prove nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct TestDouble;
 

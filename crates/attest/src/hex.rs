@@ -1,4 +1,4 @@
-//! Bytes of a fixed length, written in lower-case hexadecimal.
+//! Fixed-length bytes in lower-case hexadecimal.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// `N` public bytes. They print, and travel in JSON, as lower-case hexadecimal.
+/// `N` bytes that are not secret. They are printed, and encoded in JSON, as lower-case hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes<const N: usize>(pub [u8; N]);
 

@@ -1,4 +1,4 @@
-//! What is derived from the master secret of a cluster, by HKDF with SHA-256.
+//! The keys of a cluster, derived from its master secret by HKDF with SHA-256.
 
 use std::fmt;
 
@@ -13,17 +13,17 @@ use crate::hex::Bytes;
 use crate::register::Digest;
 use crate::sha256;
 
-/// 32 secret bytes: overwritten when they are dropped, never printed.
+/// 32 secret bytes: overwritten when dropped, and never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// Takes the bytes over.
+    /// Takes ownership of the bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, for a caller that needs them now and keeps no copy.
+    /// The bytes, for immediate use; the caller must not keep a copy.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -38,21 +38,21 @@ impl fmt::Debug for Secret {
 /// A salt. It is not secret.
 pub type Salt = Bytes<32>;
 
-/// The secret everything of a cluster is derived from, with its salt. Its owner makes it before the first call and
-/// keeps it.
+/// The secret that everything in a cluster is derived from, with its salt. Its owner generates it before the first
+/// call, and keeps it.
 #[derive(Debug, Clone)]
 pub struct MasterSecret {
     secret: Secret,
     salt: Salt,
 }
 
-/// The address of a key service is not one that works here. The text does not repeat it, because it holds a secret.
+/// The URI of the key service is not supported. The text does not quote it, because it contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKmsUri {
-    /// Not a URI, or of another service.
+    /// It is not a URI, or it names another service.
     #[error("the KMS URI does not begin with kms://cluster-kms?")]
     Service,
-    /// A parameter is missing, is there twice, or is not 32 bytes.
+    /// A parameter is missing, occurs twice, or is not 32 bytes.
     #[error("the KMS URI needs the parameter {0} once: 32 bytes in base64url")]
     Parameter(&'static str),
 }
@@ -87,14 +87,14 @@ impl MasterSecret {
         })
     }
 
-    /// What [`Self::from_kms_uri`] reads. It holds the secret.
+    /// The URI that [`Self::from_kms_uri`] parses. It contains the secret.
     pub fn to_kms_uri(&self) -> Zeroizing<String> {
         let key = Zeroizing::new(BASE64URL_NOPAD.encode(self.secret.expose()));
         let salt = BASE64URL_NOPAD.encode(&self.salt.0);
         Zeroizing::new(format!("kms://cluster-kms?key={}&salt={salt}", *key))
     }
 
-    /// The secret that the cluster id is derived from. Nodes that join get it with their ticket.
+    /// The secret that the cluster id is derived from. Joining nodes get it with their ticket.
     pub fn measurement_secret(&self) -> Secret {
         self.derive(b"key-measurementSecret")
     }
@@ -109,7 +109,7 @@ impl MasterSecret {
     }
 }
 
-/// What tells one cluster from another. It is not secret, but only who has the measurement secret can work it out.
+/// Identifies a cluster. It is not secret, but deriving it takes the measurement secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClusterId(pub Digest);
 
@@ -120,12 +120,12 @@ impl ClusterId {
         Self(Bytes(id))
     }
 
-    /// What is measured into register 15 when a node is locked: the digest of the id.
+    /// The digest of the id, which is measured into register 15 when a node is locked.
     pub fn measured(self) -> Digest {
         sha256(&[&self.0.0])
     }
 
-    /// What register 15 holds on every node of this cluster.
+    /// The value of register 15 on every node of this cluster.
     pub fn register(self) -> Digest {
         sha256(&[&[0; 32], &self.measured().0])
     }
@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// The expected values come from Python's hmac, written after RFC 5869.
+    /// The expected values come from Python's hmac module, following RFC 5869.
     #[test]
     fn a_cluster_has_the_keys_that_anybody_with_its_secret_works_out() {
         let secret = master().measurement_secret();

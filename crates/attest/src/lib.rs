@@ -1,10 +1,10 @@
-//! What a node proves about itself, and what is derived from the secrets of a cluster.
+//! Attestation of nodes, and keys derived from the secrets of a cluster.
 //!
-//! A node *issues* an attestation document over its public key and a nonce of its peer; the peer *verifies* the
-//! document and gets the hash of the key back. The document travels in an extension of a self-signed certificate,
-//! so that a TLS connection under that key is a connection to the attested node.
+//! A node *issues* an attestation document for its public key and a nonce from its peer; the peer *verifies* the
+//! document and gets the hash of the key. The document is sent in an extension of a self-signed certificate, so a TLS
+//! connection with that key is a connection to the attested node.
 //!
-//! Nothing here reads a clock, a file or random bytes: those are arguments. The TLS side is the crate `attested-tls`.
+//! Nothing here reads a clock, a file or random bytes: those are arguments. The crate `attested-tls` uses this for TLS.
 
 #[cfg(all(feature = "test-double", not(debug_assertions)))]
 compile_error!(
@@ -38,7 +38,7 @@ pub use verify::{IssueError, Issuer, Refused, Validator, binding, verify};
 
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 over the parts, one after the other.
+/// SHA-256 of the concatenated parts.
 pub fn sha256(parts: &[&[u8]]) -> Digest {
     let mut hasher = Sha256::new();
     for part in parts {

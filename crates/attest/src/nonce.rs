@@ -1,41 +1,43 @@
-//! The nonce that a peer must answer with a fresh document, and the two places of a TLS handshake it travels in.
+//! The nonce that a peer must answer with a fresh document, and its two places in a TLS handshake.
 
 use data_encoding::BASE32_NOPAD;
 
-/// The domain below which the client's nonce is a label. `internal` is a top-level domain that is never delegated.
+/// The domain of the client's nonce, which is a label below it. `internal` is a top-level domain that is never
+/// delegated.
 const DOMAIN: &str = ".attested.internal";
 
-/// Base32 of 32 bytes without padding.
+/// The length of 32 bytes in base32 without padding.
 const ENCODED: usize = 52;
 
-/// An X.501 name of one common name, a UTF-8 string of [`ENCODED`] bytes, up to that string.
+/// The DER encoding of an X.501 name with one common name, a UTF-8 string of [`ENCODED`] bytes, up to that string.
 const NAME: [u8; 13] = [
     0x30, 0x3f, 0x31, 0x3d, 0x30, 0x3b, // name, set, attribute
     0x06, 0x03, 0x55, 0x04, 0x03, // commonName, 2.5.4.3
     0x0c, 0x34,
 ];
 
-/// 32 random bytes that one side of one handshake makes, and the other side's document must be bound to.
+/// 32 random bytes from one side of a handshake. The document of the other side must be bound to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nonce(pub [u8; 32]);
 
 impl Nonce {
-    /// The server name of a handshake whose client made this nonce. One DNS label, since rustls takes no base64.
+    /// The server name in a handshake with this client nonce. It is a DNS label, because rustls accepts no base64
+    /// there.
     pub fn to_server_name(self) -> String {
         self.encoded() + DOMAIN
     }
 
-    /// The client's nonce, from the server name of its `ClientHello`.
+    /// The client's nonce, parsed from the server name in its `ClientHello`.
     pub fn from_server_name(name: &str) -> Option<Self> {
         Self::decoded(name.strip_suffix(DOMAIN)?)
     }
 
-    /// The certificate authority that a server with this nonce says it accepts, as a DER-encoded X.501 name.
+    /// The nonce as a certificate authority that the server claims to accept, a DER-encoded X.501 name.
     pub fn to_authority(self) -> Vec<u8> {
         [&NAME, self.encoded().as_bytes()].concat()
     }
 
-    /// The server's nonce, from an authority of its `CertificateRequest`.
+    /// The server's nonce, parsed from an authority in its `CertificateRequest`.
     pub fn from_authority(name: &[u8]) -> Option<Self> {
         Self::decoded(str::from_utf8(name.strip_prefix(&NAME)?).ok()?)
     }
@@ -44,7 +46,7 @@ impl Nonce {
         BASE32_NOPAD.encode(&self.0).to_ascii_lowercase()
     }
 
-    /// Reads what [`Self::encoded`] writes and nothing else, so that a nonce has one spelling.
+    /// Parses only the output of [`Self::encoded`], so that each nonce has a single spelling.
     fn decoded(text: &str) -> Option<Self> {
         if text.len() != ENCODED || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return None;
@@ -70,7 +72,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_what_would_be_written(name in "[a-zA-Z2-7]{52}\\.attested\\.internal") {
+        fn only_the_canonical_spelling_is_accepted(name in "[a-zA-Z2-7]{52}\\.attested\\.internal") {
             if let Some(nonce) = Nonce::from_server_name(&name) {
                 prop_assert_eq!(nonce.to_server_name(), name);
             }

@@ -8,10 +8,10 @@ use crate::sha256;
 /// A SHA-256 digest.
 pub type Digest = Bytes<32>;
 
-/// How many registers a platform has.
+/// The number of registers of a platform.
 pub const REGISTERS: usize = 24;
 
-/// The register that the cluster id is measured into. It is zero until the node has taken part in init or join.
+/// The register that the cluster id is measured into. It is zero until the node has been initialised or has joined.
 pub const CLUSTER_REGISTER: usize = 15;
 
 /// The registers of a platform, all zero at first.
@@ -23,12 +23,12 @@ pub struct Registers([Digest; REGISTERS]);
 #[error("there is no register {0}: the last one is {last}", last = REGISTERS - 1)]
 pub struct UnknownRegister(pub usize);
 
-/// Not `4=<32 bytes in hexadecimal>`.
+/// The text is not `4=<32 bytes in hexadecimal>`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected <register below {REGISTERS}>=<32 bytes in hexadecimal>")]
 pub struct InvalidExpectation;
 
-/// Reads what a register of a peer must hold, as an operator types it: `4=<32 bytes in hexadecimal>`.
+/// Parses the expected value of a peer's register as an operator writes it: `4=<32 bytes in hexadecimal>`.
 pub fn parse_expected(text: &str) -> Result<(usize, Digest), InvalidExpectation> {
     let (register, digest) = text.split_once('=').ok_or(InvalidExpectation)?;
     let register = register.parse().map_err(|_| InvalidExpectation)?;
@@ -52,24 +52,24 @@ impl Registers {
         self.0.get(register).copied().ok_or(UnknownRegister(register))
     }
 
-    /// What the register holds after `measured`, the digest of some data, has been measured into it:
-    /// SHA-256(old ‖ digest).
+    /// The value of the register after `measured`, the digest of some data, has been measured into it: SHA-256(old ‖
+    /// digest).
     pub fn extended(&self, register: usize, measured: Digest) -> Result<Digest, UnknownRegister> {
         Ok(sha256(&[&self.value(register)?.0, &measured.0]))
     }
 
-    /// Measures data of this digest into the register.
+    /// Measures data with this digest into the register.
     pub fn extend(&mut self, register: usize, measured: Digest) -> Result<(), UnknownRegister> {
         self.0[register] = self.extended(register, measured)?;
         Ok(())
     }
 
-    /// True when the cluster id was measured: the node has been initialised or has joined.
+    /// True if the cluster id was measured: the node has been initialised or has joined.
     pub fn is_bootstrapped(&self) -> bool {
         self.0[CLUSTER_REGISTER].0 != [0; 32]
     }
 
-    /// The registers one after the other, as a quote signs them.
+    /// The concatenated registers, as a quote signs them.
     pub(crate) fn concatenated(&self) -> Vec<u8> {
         self.0.iter().flat_map(|register| register.0).collect()
     }

@@ -1,4 +1,4 @@
-//! Which certificates have been accepted already.
+//! Remembers certificates that were accepted.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use crate::Refused;
 use crate::certificate::Presented;
 use crate::register::Digest;
 
-/// More certificates than this are not remembered at once. Only attested nodes get in here, each with one entry for
-/// every connection of the last four hours.
+/// The most certificates that are remembered. Only those of attested nodes get here, one for every connection in the
+/// last four hours.
 const MOST: usize = 65_536;
 
-/// Keys of certificates that were accepted and have not expired. A second handshake under one of them is a replay,
-/// because every handshake makes a key of its own.
+/// Keys of accepted certificates that have not expired. A second handshake with one of them is a replay, because every
+/// handshake generates a new key.
 #[derive(Debug, Default)]
 pub struct SeenCertificates {
     /// When the certificate of a key expires, in seconds since 1970.
@@ -27,8 +27,8 @@ impl SeenCertificates {
         }
     }
 
-    /// Remembers a certificate that was accepted, or refuses it when another handshake was faster. Forgets what has
-    /// expired; when all is full, also what expires first.
+    /// Remembers an accepted certificate, or refuses it if a concurrent handshake used it first. Forgets certificates
+    /// that have expired; if there is still no room, the one that expires first.
     pub fn remember(&mut self, presented: &Presented, now: i64) -> Result<(), Refused> {
         self.check(presented, now)?;
         if self.expires.len() >= MOST {

@@ -1,9 +1,10 @@
 //! The variant `soft-tpm`: documents of a platform whose registers and attestation key are files.
 //!
-//! Whoever can read the key file can forge everything: this proves the protocol and its order, not the hardware.
+//! Anyone who can read the key file can forge everything: this proves that the protocol was followed, and nothing about
+//! hardware.
 //!
-//! A document is JSON. Its *quote* is the binding of user data and nonce with the values of all registers, signed with
-//! the attestation key (Ed25519); the key in turn is *endorsed*: signed by a key that the verifier trusts.
+//! A document is JSON. Its *quote* contains the values of all registers and the binding of user data and nonce, signed
+//! with the attestation key (Ed25519); that key is *endorsed*, which means signed with a key that the verifier trusts.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub type PublicKey = Bytes<32>;
 /// An Ed25519 signature.
 pub type Signature = Bytes<64>;
 
-/// A document is not longer than this; one is about 2 kB.
+/// The longest document; one has about 2 kB.
 const LONGEST: usize = 8 * 1024;
 
 /// What the attestation key signs.
@@ -37,14 +38,14 @@ pub struct Quote {
 }
 
 impl Quote {
-    /// The bytes that are signed. The first ones keep a signature from meaning something else elsewhere.
+    /// The signed bytes. The prefix prevents the signature from being valid for anything else.
     pub fn message(&self) -> Vec<u8> {
         let registers = self.registers.concatenated();
         [b"soft-tpm quote 1\0", self.binding.as_ref(), &registers].concat()
     }
 }
 
-/// What an endorser signs to vouch for an attestation key.
+/// The bytes that an endorser signs to vouch for an attestation key.
 pub fn endorsement_message(key: PublicKey) -> Vec<u8> {
     [b"soft-tpm endorsement 1\0", key.as_ref()].concat()
 }
@@ -53,9 +54,9 @@ pub fn endorsement_message(key: PublicKey) -> Vec<u8> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Document {
-    /// What the document is about: the hash of a public key.
+    /// The subject of the document: the hash of a public key.
     pub user_data: Digest,
-    /// What is signed.
+    /// The signed data.
     pub quote: Quote,
     /// The signature over the quote.
     pub signature: Signature,
@@ -66,42 +67,42 @@ pub struct Document {
 }
 
 impl Document {
-    /// By what an administrator names the machine.
+    /// The fingerprint by which an administrator identifies the machine.
     pub fn fingerprint(&self) -> Digest {
         fingerprint(self.attestation_key)
     }
 }
 
-/// By what an administrator names the machine with this attestation key: its SHA-256.
+/// The fingerprint of the machine with this attestation key: the SHA-256 of the key.
 pub fn fingerprint(key: PublicKey) -> Digest {
     sha256(&[&key.0])
 }
 
-/// What register 15 of a peer must be.
+/// The required value of a peer's register 15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterRegister {
-    /// Zero: a node that is about to be initialised or to join.
+    /// Zero: a node that will be initialised or will join.
     Zero,
-    /// What a member of this cluster has: [`crate::ClusterId::register`].
+    /// The value on members of this cluster: [`crate::ClusterId::register`].
     Is(Digest),
-    /// Either of these: whoever is served here is about to join this cluster, or is of it.
+    /// Either of these: the peer will join this cluster or is a member of it.
     ZeroOr(Digest),
-    /// Not judged: a joining node does not know the id of the cluster before it has its ticket.
+    /// Not checked: a joining node does not know the id of the cluster until it has its ticket.
     Any,
 }
 
 /// Which peers are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Keys whose endorsements are trusted. Without one nobody is accepted.
+    /// Keys whose endorsements are trusted. Without any, every peer is refused.
     pub endorsers: Vec<PublicKey>,
-    /// Registers whose values are prescribed.
+    /// Registers with required values.
     pub registers: BTreeMap<usize, Digest>,
-    /// What register 15 must be.
+    /// The required value of register 15.
     pub cluster_register: ClusterRegister,
 }
 
-/// Judges documents by a policy.
+/// Validates documents against a policy.
 #[derive(Debug, Clone)]
 pub struct SoftTpmValidator {
     policy: Policy,
@@ -124,7 +125,7 @@ impl Validator for SoftTpmValidator {
     }
 }
 
-/// What a document states. It is true of a document that was verified, and of no other.
+/// Parses a document. Its statements are only reliable once it has been verified.
 pub fn read(document: &[u8]) -> Result<Document, Refused> {
     if document.len() > LONGEST {
         return Err(Refused::UnreadableDocument);
@@ -132,7 +133,7 @@ pub fn read(document: &[u8]) -> Result<Document, Refused> {
     serde_json::from_slice(document).map_err(|_| Refused::UnreadableDocument)
 }
 
-/// The user data of a document that meets the policy. What a document claims is judged only after the signatures over it.
+/// The user data of a document that satisfies the policy. The signatures are checked before any claim in the document.
 fn validate(document: &[u8], nonce: Nonce, policy: &Policy) -> Result<Digest, Refused> {
     let document = read(document)?;
     let key = document.attestation_key;
@@ -155,7 +156,7 @@ fn validate(document: &[u8], nonce: Nonce, policy: &Policy) -> Result<Digest, Re
 
 fn check_registers(registers: &Registers, policy: &Policy) -> Result<(), Refused> {
     let check = |register: usize, expected: Digest| {
-        // A register that does not exist holds nothing, so nothing can be what is expected of it.
+        // A register that does not exist never has the expected value.
         let found = registers.value(register).unwrap_or(Bytes([0; 32]));
         if found == expected && registers.value(register).is_ok() {
             Ok(())

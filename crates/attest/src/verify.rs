@@ -1,4 +1,4 @@
-//! Issuing and verifying, whatever the variant; every reason to refuse a peer, by name.
+//! Issuing and verifying for any variant, with a named reason for each refusal.
 
 use crate::certificate::Presented;
 use crate::nonce::Nonce;
@@ -6,32 +6,32 @@ use crate::register::Digest;
 use crate::sha256;
 use crate::variant::Variant;
 
-/// Makes documents about the node it runs on.
+/// Issues documents about the node it runs on.
 ///
-/// TLS asks for a client's certificate in the middle of the handshake, where nothing can be awaited; an issuer that
-/// takes long, as hardware does, is therefore called from a thread that may block.
+/// TLS asks for a client's certificate in the middle of the handshake, where nothing can be awaited. An issuer that is
+/// slow, like hardware, is therefore called on a thread that may block.
 pub trait Issuer: std::fmt::Debug + Send + Sync {
-    /// What vouches for its documents.
+    /// The variant of its documents.
     fn variant(&self) -> Variant;
 
-    /// A document over `user_data`, bound to the peer's nonce.
+    /// Issues a document for `user_data`, bound to the peer's nonce.
     fn issue(&self, user_data: Digest, nonce: Nonce) -> Result<Vec<u8>, IssueError>;
 }
 
-/// Judges documents of peers.
+/// Validates documents of peers.
 pub trait Validator: std::fmt::Debug + Send + Sync {
-    /// What must vouch for the documents.
+    /// The expected variant of the documents.
     fn variant(&self) -> Variant;
 
-    /// The user data of a document that is genuine, meets the policy and is bound to `nonce`.
+    /// The user data of a document that is genuine, satisfies the policy and is bound to `nonce`.
     fn validate(&self, document: &[u8], nonce: Nonce) -> Result<Digest, Refused>;
 }
 
-/// This node cannot attest itself.
+/// Why this node cannot attest itself.
 #[derive(Debug, thiserror::Error)]
 #[error("could not issue an attestation document: {reason}")]
 pub struct IssueError {
-    /// What is wrong on this node.
+    /// The fault on this node.
     pub reason: String,
 }
 
@@ -54,7 +54,7 @@ pub enum Refused {
     )]
     Expired { not_after: i64, now: i64 },
     #[error(
-        "the peer's certificate is valid for {seconds} seconds, which is longer than one of a handshake is"
+        "the peer's certificate is valid for {seconds} seconds, which is too long for the certificate of a handshake"
     )]
     ValidTooLong { seconds: i64 },
     #[error("the peer's certificate has no attestation document; {expected} was expected")]
@@ -79,18 +79,18 @@ pub enum Refused {
         expected: Digest,
         found: Digest,
     },
-    #[error("the peer belongs to a cluster already: its register 15 is {found}; reset the node first")]
+    #[error("the peer already belongs to a cluster: its register 15 is {found}; reset the node first")]
     AlreadyBootstrapped { found: Digest },
-    #[error("the peer's attestation document is about another key than the one of its certificate")]
+    #[error("the peer's attestation document is for another key than that of its certificate")]
     KeyNotBound,
 }
 
-/// What an attestation key signs of the user data and the nonce: SHA-256(user data ‖ nonce).
+/// The binding of user data and nonce that the attestation key signs: SHA-256(user data ‖ nonce).
 pub fn binding(user_data: Digest, nonce: Nonce) -> Digest {
     sha256(&[&user_data.0, &nonce.0])
 }
 
-/// Verifies what a certificate presents against the nonce of this handshake.
+/// Verifies a presented certificate against the nonce of this handshake.
 pub fn verify(presented: &Presented, validator: &dyn Validator, nonce: Nonce) -> Result<(), Refused> {
     let user_data = validator.validate(&presented.document, nonce)?;
     if user_data == presented.key_hash {

@@ -1,4 +1,4 @@
-//! Documents and certificates, genuine and not: each reason to refuse one by name.
+//! Genuine and forged documents and certificates: each reason for a refusal, by name.
 #![expect(
     clippy::unwrap_used,
     reason = "what a test builds is there, or the test is wrong"
@@ -122,7 +122,7 @@ fn user_data_that_was_swapped_after_signing_is_refused() {
 }
 
 #[test]
-fn registers_are_held_against_the_policy() {
+fn registers_are_compared_with_the_policy() {
     let measured = with_register(4);
     let found = measured.value(4).unwrap();
     let user_data = sha256(&[b"a key"]);
@@ -186,7 +186,7 @@ fn long_documents_and_unknown_fields_are_not_read() {
     }
 }
 
-/// The bytes behind the signed part are covered by no signature: the name of the algorithm and the signature's header.
+/// The bytes after the signed part are not covered by any signature: the algorithm's name and the signature's header.
 #[test]
 fn no_byte_outside_of_the_signed_part_can_be_changed() {
     const LONGEST_SIGNATURE: usize = 72;
@@ -244,7 +244,7 @@ fn parameters(document: &[u8]) -> CertificateParams {
     parameters
 }
 
-/// A certificate with a genuine document, but for what `change` does to it.
+/// A certificate with a genuine document, modified by `change`.
 fn certificate(change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
     certificate_of(&rcgen::PKCS_ECDSA_P256_SHA256, change)
 }
@@ -319,7 +319,7 @@ fn the_document_of_another_key_is_refused() {
 }
 
 #[test]
-fn times_are_held_against_the_clock() {
+fn times_are_compared_with_the_clock() {
     let der = certificate(|_| ());
     let read = |now| read_certificate(&der, Variant::SoftTpm, now).map(|presented| presented.not_after);
     let (not_before, not_after) = (NOW - LIFETIME_SECONDS, NOW + LIFETIME_SECONDS);

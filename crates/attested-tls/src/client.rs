@@ -1,4 +1,4 @@
-//! The side that connects.
+//! The connecting side.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +29,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that accepts what `servers` accepts and does not attest itself.
+    /// A client that accepts the servers that `servers` accepts, and does not attest itself.
     pub fn new(servers: Arc<dyn Validator>) -> Self {
         Self {
             servers: Peers::new(servers),
@@ -45,16 +45,16 @@ impl Client {
         self
     }
 
-    /// Takes the time from elsewhere.
+    /// Uses another clock.
     pub fn with_clock(mut self, clock: Arc<dyn TimeProvider>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Connects to the server at the other end of `io`, and returns when it has been judged.
+    /// Connects to the server at the other end of `io`, and returns once the server has been verified.
     ///
-    /// In TLS 1.3 the server judges this side only afterwards: what it thinks comes with the first read, as an
-    /// `io::Error` that [`Error::from`] tells apart.
+    /// In TLS 1.3 the server verifies this side only afterwards: its verdict arrives with the first read, as an
+    /// `io::Error` that [`Error::from`] recognizes.
     pub async fn connect<IO>(&self, io: IO) -> Result<TlsStream<IO>, Error>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -79,7 +79,7 @@ impl Client {
         Ok(connected.map_err(|_| Error::TimedOut)??)
     }
 
-    /// The configuration of one connection.
+    /// The configuration for one connection.
     fn configuration(&self, nonce: Nonce, identity: Arc<Identity>) -> Result<ClientConfig, Error> {
         let verifier = AttestedServer {
             servers: self.servers.clone(),
@@ -99,7 +99,7 @@ impl Client {
     }
 }
 
-/// Judges the server of one connection.
+/// Verifies the server of one connection.
 #[derive(Debug)]
 struct AttestedServer {
     servers: Peers,
@@ -147,7 +147,7 @@ impl ServerCertVerifier for AttestedServer {
 #[derive(Debug)]
 struct Identity {
     client: Client,
-    /// Why there is no certificate. rustls has no place for it.
+    /// Why there is no certificate. rustls cannot return this error.
     failed: Mutex<Option<Error>>,
 }
 

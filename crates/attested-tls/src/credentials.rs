@@ -11,7 +11,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::{Error, seconds};
 
-/// Makes a P-256 key, and a certificate of it that attests this node to the peer with this nonce.
+/// Generates a P-256 key, and a certificate for it that attests this node to the peer with this nonce.
 pub(crate) fn make(
     issuer: &dyn Issuer,
     peer: Nonce,

@@ -1,4 +1,4 @@
-//! Why there is no connection.
+//! The errors of a connection.
 
 use std::io;
 
@@ -8,43 +8,43 @@ use rustls::{AlertDescription, CertificateError};
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The peer was judged, and this is why it is not accepted.
+    /// The peer was verified, and is not accepted for this reason.
     #[error("the peer was refused")]
     Refused(#[source] Refused),
-    /// The peer judged this node; it says no more than that.
+    /// The peer verified this node and refused it; it sends no reason.
     #[error("the peer refused this node's attestation; its log says why")]
     RefusedByPeer,
-    /// A client must attest itself here.
+    /// Clients of this server must attest themselves.
     #[error("the client presented no certificate")]
     NoClientCertificate,
-    /// A client that is not of this protocol.
-    #[error("the server name of the client's hello is no nonce")]
+    /// The client does not use this protocol.
+    #[error("the server name in the client's hello is not a nonce")]
     NoNonce,
-    /// A client that wants to continue an earlier session, or to send data early, would not be attested afresh.
+    /// A client that resumes an earlier session, or sends early data, would not be attested afresh.
     #[error("the client offered to resume an earlier session")]
     ResumptionOffered,
-    /// The peer was silent, or slow.
+    /// The peer sent nothing, or was too slow.
     #[error("the handshake took longer than {} seconds", super::HANDSHAKE_TIMEOUT.as_secs())]
     TimedOut,
     /// This node cannot attest itself.
     #[error("could not attest this node")]
     Issue(#[source] IssueError),
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("could not create a certificate")]
     Certificate(#[source] rcgen::Error),
-    /// rustls does not take the configuration.
+    /// rustls refuses the configuration.
     #[error("could not configure TLS")]
     Configure(#[source] rustls::Error),
     /// The system gave no random bytes.
     #[error("could not generate a nonce")]
     Random(#[source] getrandom::Error),
-    /// The connection broke, or the peer does not speak TLS 1.3 as it should.
+    /// The connection broke, or the peer does not follow TLS 1.3.
     #[error("the handshake failed")]
     Handshake(#[source] io::Error),
 }
 
 impl From<io::Error> for Error {
-    /// Finds the reason in an error of a TLS stream. A client learns only when it first reads that it was refused.
+    /// Finds the reason in an error of a TLS stream. A client learns that it was refused only at its first read.
     fn from(error: io::Error) -> Self {
         let inner = error
             .get_ref()

@@ -1,4 +1,4 @@
-//! What rustls does not tell of a `ClientHello`: whether it asks for an earlier session.
+//! Checks something that rustls does not report about a `ClientHello`: whether it tries to resume an earlier session.
 
 use std::io;
 use std::pin::Pin;
@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The extensions by which a client continues an earlier session, and sends data before the server has answered.
+/// The extensions with which a client resumes an earlier session, and sends data before the server has answered.
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
 
-/// A stream that keeps what is read from it until it is told to stop. rustls bounds how much it reads for a hello.
+/// A stream that records what is read from it until it is told to stop. rustls limits how much it reads for a hello.
 #[derive(Debug)]
 pub(crate) struct Recorded<IO> {
     io: IO,
@@ -23,7 +23,7 @@ impl<IO> Recorded<IO> {
         Self { io, recorded }
     }
 
-    /// Stops, and hands over what was read.
+    /// Stops recording, and returns what was read.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.recorded.take().unwrap_or_default()
     }
@@ -62,8 +62,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Recorded<IO> {
     }
 }
 
-/// True when the first flight of a client asks for an earlier session, and when it cannot be read: it came past rustls
-/// and is not to get further.
+/// True if the first flight of a client tries to resume an earlier session. Also true if it cannot be parsed: rustls
+/// accepted it, but it must not get any further.
 pub(crate) fn asks_to_resume(flight: &[u8]) -> bool {
     let Some(message) = handshake(flight) else {
         return true;
@@ -74,7 +74,7 @@ pub(crate) fn asks_to_resume(flight: &[u8]) -> bool {
     types.contains(&PRE_SHARED_KEY) || types.contains(&EARLY_DATA)
 }
 
-/// The first handshake message, which may be spread over records (RFC 8446, 5.1).
+/// The first handshake message, which may be split over several records (RFC 8446, 5.1).
 fn handshake(mut flight: &[u8]) -> Option<Vec<u8>> {
     const HANDSHAKE: u8 = 22;
     let mut message = Vec::new();
@@ -106,7 +106,7 @@ fn extension_types(mut hello: &[u8]) -> Option<Vec<u16>> {
     Some(types)
 }
 
-/// A vector behind its length of `width` bytes.
+/// A vector that is preceded by its length in `width` bytes.
 fn vector<'a>(bytes: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
     let mut rest = *bytes;
     let length = take(&mut rest, width)?;

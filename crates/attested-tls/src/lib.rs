@@ -1,8 +1,8 @@
-//! TLS connections between attested peers, over rustls.
+//! TLS connections between attested peers, based on rustls.
 //!
-//! Each side makes a key and a certificate for one handshake, with a document that is bound to the key and to the
+//! Each side generates a key and a certificate for every handshake, with a document that is bound to the key and to the
 //! nonce of the other side. The client's nonce is in the server name of its `ClientHello`; the server's is an authority
-//! of its `CertificateRequest`. TLS 1.3 only, nothing is resumed, and no data is sent early.
+//! in its `CertificateRequest`. TLS 1.3 only, without resumption and without early data.
 
 mod client;
 mod credentials;
@@ -25,13 +25,13 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, OtherError};
 
-/// How long a handshake may take.
+/// Time limit of a handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is spoken over the connections: gRPC.
+/// The protocol inside the connections: gRPC.
 const PROTOCOL: &[u8] = b"h2";
 
-/// Whom a process accepts, over all of its connections.
+/// The peers that a process accepts, on all of its connections.
 #[derive(Debug, Clone)]
 struct Peers {
     validator: Arc<dyn Validator>,
@@ -46,7 +46,7 @@ impl Peers {
         }
     }
 
-    /// Judges the certificate of a handshake in which `nonce` was sent.
+    /// Verifies the certificate of a handshake in which `nonce` was sent.
     fn verify(&self, certificate: &[u8], nonce: Nonce, now: UnixTime) -> Result<(), rustls::Error> {
         self.judge(certificate, nonce, seconds(now)).map_err(|refused| {
             rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refused))))
@@ -56,7 +56,7 @@ impl Peers {
     fn judge(&self, certificate: &[u8], nonce: Nonce, now: i64) -> Result<(), Refused> {
         let presented = attest::read_certificate(certificate, self.validator.variant(), now)?;
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before the nonce is looked at, which a replayed certificate has wrong too: the name tells the operator more.
+        // Checked before the nonce, which is wrong in a replayed certificate, too: this reason tells the operator more.
         seen().check(&presented, now)?;
         attest::verify(&presented, self.validator.as_ref(), nonce)?;
         seen().remember(&presented, now)
@@ -68,14 +68,15 @@ fn seconds(time: UnixTime) -> i64 {
     time.as_secs().try_into().unwrap_or(i64::MAX)
 }
 
-/// A nonce for one handshake.
+/// Generates the nonce of one handshake.
 fn nonce() -> Result<Nonce, Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(Error::Random)?;
     Ok(Nonce(bytes))
 }
 
-/// That the peer has the private key of its certificate. Attestation binds the public key; this is what makes it count.
+/// Verifies that the peer has the private key of its certificate. Attestation covers the public key only, so it is
+/// worth nothing without this.
 fn verify_signature(
     provider: &CryptoProvider,
     message: &[u8],
@@ -86,7 +87,7 @@ fn verify_signature(
     rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
 }
 
-/// For the signatures of TLS 1.2, which is never offered.
+/// The error for signatures of TLS 1.2, which is never offered.
 fn no_tls12() -> rustls::Error {
     rustls::Error::PeerIncompatible(rustls::PeerIncompatible::Tls12NotOffered)
 }

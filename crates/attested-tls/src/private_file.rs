@@ -1,4 +1,4 @@
-//! Files that only their owner can read, and that are there whole or not at all: also after a crash in the middle.
+//! Files that only their owner can read, and that are written completely or not at all, even if the machine crashes.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// Makes a file, which must not be there, in a folder that is made when it is missing. Returns when both are on the disk.
+/// Creates a file, which must not exist yet, and its folder if it does not exist. Returns once both are on disk.
 ///
 /// # Errors
-/// Nothing was left under this name: the file was there ([`io::ErrorKind::AlreadyExists`]), or could not be written.
+/// If the file exists ([`io::ErrorKind::AlreadyExists`]) or could not be written; then no new file has this name.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = folder(path);
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -19,17 +19,18 @@ pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     sync(folder)
 }
 
-/// Takes the place of a file, or makes one. Returns when it is on the disk.
+/// Replaces or creates a file. Returns once it is on disk.
 ///
 /// # Errors
-/// It could not be written. What was there is there still.
+/// If it could not be written. The previous content is then still there.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = folder(path);
     written(folder, content)?.persist(path)?;
     sync(folder)
 }
 
-/// A file beside the one it becomes, as names are changed within one file system only. It is readable by its owner alone.
+/// A temporary file next to the final one, because files can only be renamed within a file system. Only its owner can
+/// read it.
 fn written(folder: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(content)?;
@@ -44,7 +45,7 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Makes sure that a new name is still in its folder after a crash.
+/// Makes sure that a new name persists in its folder after a crash.
 pub(crate) fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

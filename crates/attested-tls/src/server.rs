@@ -1,4 +1,4 @@
-//! The side that is connected to.
+//! The accepting side.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that asks no client who it is.
+    /// A server that does not ask its clients for attestation.
     pub fn new(issuer: Arc<dyn Issuer>) -> Self {
         Self {
             issuer,
@@ -47,13 +47,13 @@ impl Server {
         self
     }
 
-    /// Takes the time from elsewhere.
+    /// Uses another clock.
     pub fn with_clock(mut self, clock: Arc<dyn TimeProvider>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Accepts the client at the other end of `io`: it has been judged when this returns.
+    /// Accepts the client at the other end of `io`: it has been verified when this returns.
     pub async fn accept<IO>(
         &self,
         io: IO,
@@ -81,7 +81,7 @@ impl Server {
         Ok(started.into_stream(Arc::new(configuration)).await?)
     }
 
-    /// The configuration of one connection, with a client that sent this nonce.
+    /// The configuration for one connection with a client that sent this nonce.
     fn configuration(&self, client: Nonce) -> Result<ServerConfig, Error> {
         let now = self
             .clock
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// Judges the client of one connection.
+/// Verifies the client of one connection.
 #[derive(Debug)]
 struct AttestedClient {
     clients: Peers,

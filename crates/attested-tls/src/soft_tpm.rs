@@ -1,6 +1,6 @@
-//! A platform in software: registers in a journal, an endorsed key in a file.
+//! A platform in software: registers in a journal, and an endorsed key in a file.
 //!
-//! Whoever can read the key file can forge documents. A program uses it only when it is told to by a flag.
+//! Anyone who can read the key file can forge documents. Programs use it only if a flag says so.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -28,45 +28,45 @@ pub enum Error {
         path: PathBuf,
         source: io::Error,
     },
-    /// Another process has the registers.
+    /// Another process is using the registers.
     #[error("{} is in use by another process", .0.display())]
     InUse(PathBuf),
-    /// A line of the journal is not what an extension of the lines above it gives.
+    /// A line of the journal is not a valid extension of the lines above it.
     #[error("line {line} of the register journal {} is damaged: reset the node", path.display())]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     Damaged { path: PathBuf, line: usize },
-    /// The key file is not one.
-    #[error("{} is not a key file: reset the node, which removes it, and make another one", .0.display())]
+    /// The key file is not valid.
+    #[error("{} is not a key file: reset the node, which removes it, and create another one", .0.display())]
     NotAKey(PathBuf),
     /// There is no such register.
     #[error(transparent)]
     Register(#[from] UnknownRegister),
-    /// Random bytes are missing.
+    /// The system gave no random bytes.
     #[error("could not generate a key")]
     Random(#[source] getrandom::Error),
 }
 
-/// Registers that survive a crash: each extension is appended to a file as a line and synced before it takes effect.
+/// Registers that survive a crash: each extension is appended to a file as a line, and synced before it takes effect.
 ///
-/// A line holds the register, the digest that was measured and the value it gave. A last line without an end was never
-/// acknowledged, and is cut off.
+/// A line contains the register, the measured digest and the resulting value. A last line without a line break was
+/// never acknowledged, and is removed.
 #[derive(Debug)]
 pub struct RegisterFile {
     path: PathBuf,
     file: File,
     registers: Registers,
-    /// The length of the lines that count, in bytes. What is behind them was not written to its end.
+    /// The length of the valid lines in bytes. What follows them was not written completely.
     length: u64,
 }
 
-/// How long a process may take to give up the journal. One that was killed while it started a program has a child that
-/// keeps its files until the program runs.
+/// How long a process may take to release the journal. If a process is killed while it starts a program, its child
+/// keeps the files open until the program runs.
 const LOCK_WITHIN: Duration = Duration::from_secs(1);
 
-/// How often it is tried.
+/// How often the lock is tried.
 const LOCK_EVERY: Duration = Duration::from_millis(10);
 
-/// True once this process has the lock; false when another one keeps it.
+/// True once this process has the lock; false if another process keeps it.
 fn lock_file(file: &File) -> io::Result<bool> {
     let mut waited = Duration::ZERO;
     loop {
@@ -83,7 +83,8 @@ fn lock_file(file: &File) -> io::Result<bool> {
 }
 
 impl RegisterFile {
-    /// Opens the journal, or begins one. One process at a time can have it; another one is given a second to let go.
+    /// Opens the journal, and creates it if it does not exist. Only one process at a time can use it; another one has a
+    /// second to release it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file_error = file_error(path);
         let mut file = Self::lock(path)?;
@@ -93,7 +94,7 @@ impl RegisterFile {
         Self::replayed(path, file, &text)
     }
 
-    /// Takes the journal from other processes for as long as the file is open, whatever is in it.
+    /// Locks out other processes for as long as the file is open, whatever its content.
     pub fn lock(path: &Path) -> Result<File, Error> {
         let file_error = file_error(path);
         let file = OpenOptions::new()
@@ -111,7 +112,7 @@ impl RegisterFile {
         }
     }
 
-    /// The registers after the lines that were written to their end.
+    /// The registers after all lines that were written completely.
     fn replayed(path: &Path, file: File, text: &[u8]) -> Result<Self, Error> {
         let end = text
             .iter()
@@ -129,7 +130,7 @@ impl RegisterFile {
         })
     }
 
-    /// Reads the journal beside a process that may have it: the registers as they are now, which cannot be extended.
+    /// Reads the journal while another process may be using it: the current registers, which cannot be extended.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file_error = file_error(path);
         let mut file = File::open(path).map_err(file_error("open"))?;
@@ -138,12 +139,12 @@ impl RegisterFile {
         Self::replayed(path, file, &text)
     }
 
-    /// The registers now.
+    /// The current registers.
     pub fn registers(&self) -> &Registers {
         &self.registers
     }
 
-    /// Measures data of this digest into a register. When it fails the register is as it was.
+    /// Measures data with this digest into a register. If it fails, the register is unchanged.
     pub fn extend(&mut self, register: usize, measured: Digest) -> Result<(), Error> {
         let value = self.registers.extended(register, measured)?;
         let line = format!("{register} {measured} {value}\n");
@@ -154,7 +155,7 @@ impl RegisterFile {
     }
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        // What an earlier attempt left, which might otherwise become part of this line.
+        // Removes what an earlier attempt left, which might otherwise become part of this line.
         self.file.set_len(self.length)?;
         self.file.seek(SeekFrom::Start(self.length))?;
         self.file.write_all(line)?;
@@ -162,7 +163,7 @@ impl RegisterFile {
     }
 }
 
-/// The registers after all lines, or the number of the line that does not follow.
+/// The registers after all lines, or the number of the first invalid line.
 fn replay(text: &[u8]) -> Result<Registers, usize> {
     let mut registers = Registers::default();
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -181,7 +182,7 @@ fn replay_line(registers: &mut Registers, line: &[u8]) -> Option<()> {
     (registers.value(register).ok()? == value && fields.next().is_none()).then_some(())
 }
 
-/// Vouches for attestation keys: what a manufacturer is for hardware.
+/// Vouches for attestation keys, like the manufacturer of hardware.
 pub struct Endorser(Ed25519KeyPair);
 
 impl Endorser {
@@ -190,7 +191,7 @@ impl Endorser {
         Self(key_pair(seed))
     }
 
-    /// What verifiers trust.
+    /// The key that verifiers trust.
     pub fn public_key(&self) -> PublicKey {
         public_key(&self.0)
     }
@@ -206,7 +207,7 @@ pub struct AttestationKey {
     endorsement: Signature,
 }
 
-/// What the key file holds.
+/// The content of the key file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyFile {
@@ -216,7 +217,7 @@ struct KeyFile {
 }
 
 impl AttestationKey {
-    /// Makes a key, has it endorsed, and writes it to a file that must not exist yet and that only its owner can read.
+    /// Generates a key, endorses it, and writes it to a file that must not exist yet and that only its owner can read.
     pub fn create(path: &Path, endorser: &Endorser) -> Result<Self, Error> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(seed.as_mut()).map_err(Error::Random)?;
@@ -239,7 +240,7 @@ impl AttestationKey {
             .map(Zeroizing::new)
             .map_err(file_error(path)("read"))?;
         let not_a_key = || Error::NotAKey(path.to_owned());
-        // What serde says of it might repeat the seed.
+        // The error of serde might quote the seed.
         let read: KeyFile = serde_json::from_slice(&json).map_err(|_| not_a_key())?;
         let seed: Bytes<32> = read.seed.parse().map_err(|_| not_a_key())?;
         let seed = Zeroizing::new(seed.0);
@@ -249,7 +250,7 @@ impl AttestationKey {
         })
     }
 
-    /// By what an administrator names the machine.
+    /// The fingerprint by which an administrator identifies the machine.
     pub fn fingerprint(&self) -> Digest {
         fingerprint(public_key(&self.key))
     }
@@ -262,23 +263,23 @@ pub struct SoftTpm {
 }
 
 impl SoftTpm {
-    /// A platform of these registers and this key.
+    /// A platform with these registers and this key.
     pub fn new(registers: RegisterFile, key: AttestationKey) -> Self {
         let registers = Mutex::new(registers);
         Self { registers, key }
     }
 
-    /// The registers now.
+    /// The current registers.
     pub fn registers(&self) -> Registers {
         self.lock().registers().clone()
     }
 
-    /// By what an administrator names the machine.
+    /// The fingerprint by which an administrator identifies the machine.
     pub fn fingerprint(&self) -> Digest {
         self.key.fingerprint()
     }
 
-    /// Measures data of this digest into a register, and returns when that is on the disk.
+    /// Measures data with this digest into a register, and returns once that is on disk.
     pub fn measure(&self, register: usize, measured: Digest) -> Result<(), Error> {
         self.lock().extend(register, measured)
     }
@@ -352,7 +353,7 @@ fn file_error(path: &Path) -> impl Fn(&'static str) -> Box<dyn FnOnce(io::Error)
     }
 }
 
-/// Makes sure that a new file is still in its folder after a crash.
+/// Makes sure that a new file persists in its folder after a crash.
 fn sync_folder(path: &Path) -> Result<(), Error> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_follow_is_not_read_over() {
+    fn an_invalid_line_is_not_skipped() {
         let (_folder, path) = journal();
         let mut opened = RegisterFile::open(&path).unwrap();
         opened.extend(CLUSTER_REGISTER, sha256(&[b"one"])).unwrap();

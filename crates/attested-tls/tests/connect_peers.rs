@@ -1,5 +1,4 @@
-//! Connections over loopback between peers that are what they say, and between those that are not: each is refused for
-//! its own reason.
+//! Connections over loopback between genuine peers, and with forged ones: each of those is refused for its own reason.
 #![expect(clippy::unwrap_used, reason = "a socket or file that fails is a failed test")]
 
 use std::collections::BTreeMap;
@@ -24,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 const ENDORSER: [u8; 32] = [1; 32];
 
-/// A platform of its own, endorsed as the seed says.
+/// A new platform, endorsed with this seed.
 fn platform(folder: &Path, name: &str, endorser: [u8; 32]) -> Arc<SoftTpm> {
     let registers = RegisterFile::open(&folder.join(format!("{name}.registers"))).unwrap();
     let endorser = Endorser::from_seed(&endorser);
@@ -40,7 +39,7 @@ fn validator(cluster_register: ClusterRegister) -> Arc<SoftTpmValidator> {
     }))
 }
 
-/// A server and a client, both attested and both judging, with nothing wrong.
+/// A genuine server and client that both attest themselves and verify each other.
 struct Peers {
     _folder: tempfile::TempDir,
     server_platform: Arc<SoftTpm>,
@@ -69,7 +68,7 @@ async fn sockets() -> (TcpStream, TcpStream) {
     (connected.unwrap(), accepted.unwrap().0)
 }
 
-/// Connects; the server sends four bytes and has them answered. What each side says of it.
+/// Connects; the server sends four bytes and reads them back. Returns the result of each side.
 async fn exchange(server: &Server, client: &Client) -> (Result<(), Error>, Result<(), Error>) {
     let (near, far) = sockets().await;
     let accept = async {
@@ -85,7 +84,7 @@ async fn exchange(server: &Server, client: &Client) -> (Result<(), Error>, Resul
 
 async fn talk(client: &Client, near: impl AsyncRead + AsyncWrite + Unpin) -> Result<(), Error> {
     let mut stream = client.connect(near).await?;
-    // What a server refuses arrives with the first read.
+    // A server's refusal arrives with the first read.
     let mut bytes = [0; 4];
     stream.read_exact(&mut bytes).await?;
     stream.write_all(&bytes).await?;
@@ -93,7 +92,7 @@ async fn talk(client: &Client, near: impl AsyncRead + AsyncWrite + Unpin) -> Res
     Ok(())
 }
 
-/// The server is refused for this reason, and gets no byte.
+/// The server is refused for this reason, and receives no byte.
 async fn assert_server_refused(server: &Server, client: &Client, reason: &Refused) {
     let (accepted, connected) = exchange(server, client).await;
     assert!(
@@ -103,7 +102,7 @@ async fn assert_server_refused(server: &Server, client: &Client, reason: &Refuse
     assert!(accepted.is_err());
 }
 
-/// The client is refused for this reason: the server reads nothing of it.
+/// The client is refused for this reason: the server reads nothing from it.
 async fn assert_client_refused(server: &Server, client: &Client, reason: &Refused) {
     let (accepted, connected) = exchange(server, client).await;
     assert!(
@@ -113,7 +112,7 @@ async fn assert_client_refused(server: &Server, client: &Client, reason: &Refuse
     assert!(matches!(connected, Err(Error::RefusedByPeer)), "{connected:?}");
 }
 
-/// Does as `platform` does but for what a test changes of it.
+/// Behaves like `platform`, except for what a test changes.
 struct Forger<F>(Arc<SoftTpm>, F);
 
 impl<F> std::fmt::Debug for Forger<F> {
@@ -280,7 +279,7 @@ async fn a_certificate_that_has_expired_is_refused_on_both_sides() {
     let server = Server::new(peers.server_platform.clone()).with_clock(late.clone());
     let (_, connected) = exchange(&server, &peers.client).await;
     assert!(is_expired(&connected), "{connected:?}");
-    // The client's clock is late by so little that it accepts the server, whose clock is late by half of that.
+    // The client's clock is so little behind that it accepts the server, whose clock is behind by half of that.
     let client = peers
         .client
         .clone()
@@ -294,7 +293,7 @@ async fn a_certificate_that_has_expired_is_refused_on_both_sides() {
     assert!(matches!(connected, Err(Error::RefusedByPeer)), "{connected:?}");
 }
 
-/// A clock that is late when a certificate is made, and right when one is judged.
+/// A clock that is behind when a certificate is created, and right when one is verified.
 #[derive(Debug)]
 struct Rushing {
     first: i64,
@@ -356,7 +355,7 @@ async fn a_node_that_cannot_attest_itself_says_why() {
     assert!(connected.is_err());
 }
 
-/// The parts of TLS that an attacker leaves out: accepts any server, and presents what it is told to.
+/// The TLS code of an attacker: accepts any server, and presents whatever it is given.
 #[derive(Debug)]
 struct Anybody;
 
@@ -407,7 +406,7 @@ fn anybody() -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientC
         .with_custom_certificate_verifier(Arc::new(Anybody))
 }
 
-/// What the server says of a client of this configuration.
+/// The server's result for a client with this configuration.
 async fn accept(server: &Server, configuration: ClientConfig, name: &str) -> Result<(), Error> {
     let (near, far) = sockets().await;
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -458,7 +457,7 @@ async fn a_server_that_presents_a_certificate_without_a_document_is_refused() {
     );
 }
 
-/// What the client says of a server with this certificate.
+/// The client's result for a server with this certificate.
 async fn connect_to(
     client: &Client,
     chain: Vec<CertificateDer<'static>>,
@@ -477,7 +476,7 @@ async fn connect_to(
     connected.map(drop)
 }
 
-/// Presents always the same certificate, with its key or with another.
+/// Always presents the same certificate, with its own key or another one.
 #[derive(Debug)]
 struct Same(Arc<rustls::sign::CertifiedKey>);
 
@@ -491,7 +490,7 @@ impl rustls::client::ResolvesClientCert for Same {
     }
 }
 
-/// Attests itself with certificates of its own making, and keeps the last one with its key.
+/// Attests itself with certificates that it creates itself, and keeps the last one with its key.
 #[derive(Debug)]
 struct Keeping {
     platform: Arc<SoftTpm>,
@@ -515,7 +514,7 @@ impl rustls::client::ResolvesClientCert for Keeping {
     }
 }
 
-/// A genuine certificate for this nonce, with the key it is about or with the one that is given.
+/// A genuine certificate for this nonce, with its own key or with the given one.
 fn certified(
     platform: &SoftTpm,
     nonce: Nonce,
@@ -561,7 +560,7 @@ async fn a_certificate_is_accepted_once_even_with_its_key() {
     );
 }
 
-/// Presents the genuine certificate of this connection without having its key.
+/// Presents the genuine certificate of this connection without having its private key.
 #[derive(Debug)]
 struct WithoutItsKey(Arc<SoftTpm>);
 
@@ -585,7 +584,7 @@ impl rustls::client::ResolvesClientCert for WithoutItsKey {
 }
 
 #[tokio::test]
-async fn who_has_not_the_private_key_of_its_certificate_is_refused() {
+async fn a_peer_without_the_private_key_of_its_certificate_is_refused() {
     let peers = peers();
     let configuration =
         anybody().with_client_cert_resolver(Arc::new(WithoutItsKey(peers.client_platform.clone())));
@@ -612,7 +611,7 @@ async fn a_client_of_another_protocol_is_refused() {
 #[tokio::test]
 async fn no_ticket_is_given_and_an_offer_to_resume_is_refused() {
     let peers = peers();
-    // A server that gives tickets under the name that is resumed later.
+    // A server that issues tickets under the name that the client resumes later.
     let (chain, key) = plain_certificate();
     let mut giving = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -639,7 +638,7 @@ async fn no_ticket_is_given_and_an_offer_to_resume_is_refused() {
     let accepted = accept(&peers.server, ClientConfig::clone(&configuration), &name()).await;
     assert!(matches!(accepted, Err(Error::ResumptionOffered)), "{accepted:?}");
 
-    // Our own server gives none.
+    // Our own server issues none.
     let server = Server::new(peers.server_platform.clone());
     let (near, far) = sockets().await;
     let (accepted, connected) = tokio::join!(server.accept(far), peers.client.connect(near));
@@ -649,7 +648,7 @@ async fn no_ticket_is_given_and_an_offer_to_resume_is_refused() {
     assert_eq!(connected.get_ref().1.tls13_tickets_received(), 0);
 }
 
-/// Time stands still until everybody waits, so nobody waits 30 seconds here.
+/// The paused clock advances once everything waits, so the test does not take 30 seconds.
 #[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_given_up() {
     let peers = peers();

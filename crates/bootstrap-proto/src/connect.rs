@@ -14,19 +14,19 @@ use crate::{KEEPALIVE, Peer};
 /// Why there is no channel.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody listens there, or the host cannot be reached.
+    /// Nothing listens there, or the host cannot be reached.
     #[error("could not connect")]
     Dial(#[source] io::Error),
     /// One of the two sides refused the other, or the handshake broke.
     #[error("could not attest the connection")]
     Attest(#[source] attested_tls::Error),
     /// The peer does not speak HTTP/2.
-    #[error("could not speak gRPC over the connection")]
+    #[error("could not use gRPC over the connection")]
     Http(#[source] tonic::transport::Error),
 }
 
 impl ConnectError {
-    /// True when the same attempt can succeed later although nobody changed anything: the peer is not up yet.
+    /// True if the same attempt can succeed later without any change: the peer is not up yet.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Dial(_)
@@ -39,8 +39,8 @@ impl ConnectError {
 
 /// Connects to an attested server.
 ///
-/// The channel is of this one connection: when that ends, calls fail, because another connection would be another server
-/// until it is attested. Both sides have judged each other when this returns.
+/// The channel uses this connection only: when it ends, calls fail, because a new connection could lead to another
+/// server and would have to be attested. Both sides have verified each other when this returns.
 pub async fn connect(
     client: &attested_tls::Client,
     address: impl ToSocketAddrs,
@@ -48,7 +48,7 @@ pub async fn connect(
     connect_to_peer(client, address).await.map(|(channel, _)| channel)
 }
 
-/// Connects to an attested server, as [`connect`] does, and says who it is.
+/// Like [`connect`], but also returns the server's address and certificate.
 pub async fn connect_to_peer(
     client: &attested_tls::Client,
     address: impl ToSocketAddrs,
@@ -67,8 +67,8 @@ pub async fn connect_to_peer(
         certificate: certificate.map(|certificate| certificate.to_vec().into()),
     };
     let mut stream = BufReader::new(stream);
-    // In TLS 1.3 the server judges this side after the handshake. An HTTP/2 server speaks first, so what comes is either its
-    // settings or its refusal, which HTTP/2 would make an unspecific error of the first call.
+    // In TLS 1.3 the server verifies this side after the handshake. An HTTP/2 server sends first, so what arrives is
+    // either its settings or its refusal, which HTTP/2 would turn into an unspecific error of the first call.
     let answered = timeout(attested_tls::HANDSHAKE_TIMEOUT, stream.fill_buf()).await;
     let first = answered
         .map_err(|_| ConnectError::Attest(attested_tls::Error::TimedOut))?
@@ -82,7 +82,7 @@ pub async fn connect_to_peer(
         let stream = once.lock().unwrap_or_else(PoisonError::into_inner).take();
         async { stream.ok_or_else(|| io::Error::other("the attested connection has ended")) }
     });
-    // The name is of nothing: peers are told apart by what they attest.
+    // The name has no meaning: peers are identified by their attestation.
     let channel = Endpoint::from_static("http://attested.internal")
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)

@@ -1,4 +1,4 @@
-//! The certificate that a kubelet serves with: what a node asks for, what it is refused for, and what it gets.
+//! The serving certificate of a kubelet: what a node may request, why a request is refused, and what is issued.
 
 use std::io::Cursor;
 use std::net::IpAddr;
@@ -16,22 +16,22 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-/// The organisation of all nodes.
+/// The organisation in the certificates of all nodes.
 const NODES: &str = "system:nodes";
 
-/// What a node's common name begins with.
+/// The prefix of a node's common name.
 const NODE: &str = "system:node:";
 
-/// The longest request that is read, in bytes; one is about 400.
+/// The longest request that is parsed, in bytes; one has about 400.
 const LONGEST: usize = 4096;
 
-/// The most addresses of a certificate: of either family, inside and outside.
+/// The most addresses in a certificate: one per family, internal and external.
 const MOST_ADDRESSES: usize = 4;
 
-/// How long a certificate is valid, in days: as long as those of kubeadm.
+/// The validity of a certificate in days: the same as kubeadm's.
 const LIFETIME: i64 = 365;
 
-/// What a node makes to ask for a certificate.
+/// A certificate request of a node.
 pub struct Request {
     /// PKCS #10, DER.
     pub der: Vec<u8>,
@@ -45,10 +45,10 @@ impl std::fmt::Debug for Request {
     }
 }
 
-/// Makes a P-256 key and a request for the node of this name and these addresses.
+/// Generates a P-256 key and a request for the node with this name and these addresses.
 ///
 /// # Errors
-/// The name cannot be in a certificate, or no key could be made.
+/// If the name cannot be in a certificate, or no key could be generated.
 pub fn request(node: &str, addresses: &[IpAddr]) -> Result<Request, rcgen::Error> {
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
     let request = parameters(node, addresses)?.serialize_request(&key)?;
@@ -70,12 +70,12 @@ fn parameters(node: &str, addresses: &[IpAddr]) -> Result<CertificateParams, rcg
     Ok(parameters)
 }
 
-/// A request that was checked, for the node it names.
+/// A valid request, for the node that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Its name.
+    /// The name of the node.
     pub node: String,
-    /// Addresses it wants to serve at. Whether they are its own is for the caller to say.
+    /// The requested addresses. The caller has to check whether they belong to the node.
     pub addresses: Vec<IpAddr>,
     /// DER-encoded `SubjectPublicKeyInfo`.
     public_key: Vec<u8>,
@@ -84,47 +84,47 @@ pub struct Checked {
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Not read at all.
+    /// It was not parsed at all.
     #[error("the certificate request has {0} bytes; at most {LONGEST} are read")]
     TooLong(usize),
-    /// Not one, or something follows it.
+    /// It is not a request, or something follows it.
     #[error("the certificate request is not a DER-encoded PKCS #10 request")]
     Unreadable,
-    /// Another kind of key.
+    /// It has another type of key.
     #[error("the key of the certificate request is not on the curve P-256")]
     NotP256,
-    /// Whoever asks does not have the key.
+    /// The requester does not have the private key.
     #[error("the certificate request is not signed with its own key")]
     Signature,
-    /// The name of a node cannot be that.
+    /// No node can have this name.
     #[error("{0:?} cannot be the name of a node")]
     Name(String),
-    /// The organisation decides about rights.
-    #[error("the certificate request is not of the one organisation {NODES}")]
+    /// The organisation determines permissions.
+    #[error("the certificate request does not have {NODES} as its only organisation")]
     Organisation,
-    /// Another node's.
+    /// The name belongs to another node.
     #[error("the certificate request is for {found:?}; {expected:?} was expected")]
     CommonName {
-        /// Of the node that asks.
+        /// The name of the requesting node.
         expected: String,
-        /// In the request.
+        /// The name in the request.
         found: String,
     },
-    /// More in the subject than organisation and common name.
+    /// The subject contains more than organisation and common name.
     #[error("the subject of the certificate request has more than organisation and common name")]
     Subject,
-    /// Usages, constraints and the like are not the node's to say.
+    /// A node must not choose key usages, constraints and the like.
     #[error("the certificate request has attributes or extensions other than alternative names")]
     Extension,
-    /// A name that is not the node's.
+    /// The name does not belong to the node.
     #[error("the certificate request asks for the alternative name {0}")]
     AlternativeName(String),
-    /// None, or too many to be a node's.
+    /// There are none, or too many for a node.
     #[error("the certificate request has {0} addresses; 1 to {MOST_ADDRESSES} were expected")]
     Addresses(usize),
 }
 
-/// Checks a DER-encoded request of the node of this name.
+/// Validates a DER-encoded request of the node with this name.
 pub fn check(der: &[u8], node: &str) -> Result<Checked, Refused> {
     if der.len() > LONGEST {
         return Err(Refused::TooLong(der.len()));
@@ -175,9 +175,9 @@ fn check_subject(request: &X509CertificationRequest<'_>, node: &str) -> Result<(
     Ok(())
 }
 
-/// The addresses among the alternative names. The only other name is the node's.
+/// The addresses among the alternative names. The only other allowed name is that of the node.
 fn addresses(request: &X509CertificationRequest<'_>, node: &str) -> Result<Vec<IpAddr>, Refused> {
-    // One attribute with the extensions at most, so that there is one place where something can be asked for.
+    // At most one attribute with extensions, so that there is only one place to check.
     let attributes = request.certification_request_info.iter_attributes().count();
     let extensions: Vec<_> = request.requested_extensions().into_iter().flatten().collect();
     let names = match extensions.as_slice() {
@@ -202,8 +202,8 @@ fn addresses(request: &X509CertificationRequest<'_>, node: &str) -> Result<Vec<I
     Ok(addresses)
 }
 
-/// An address that a node can have. One of IPv4 that is spelled as one of IPv6 is none: clients take it for the former, and
-/// whoever compares it with addresses that are taken does not.
+/// An address that a node can have. An IPv4 address written as IPv6 is refused: clients treat it as IPv4, but a
+/// comparison with taken addresses would miss it.
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     let sixteen = || <[u8; 16]>::try_from(bytes).map(IpAddr::from);
@@ -212,7 +212,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     (address.to_canonical() == address && !is_of_nobody).then_some(address)
 }
 
-/// True for what Kubernetes takes as the name of a node: labels of lower-case letters, digits and dashes.
+/// True for a name that Kubernetes allows for nodes: labels of lower-case letters, digits and dashes.
 pub fn is_node_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_label = |label: &str| {
@@ -225,19 +225,19 @@ pub fn is_node_name(name: &str) -> bool {
     name.len() <= 64 - NODE.len() && name.split('.').all(is_label)
 }
 
-/// Why the cluster's authority cannot be used. No message has anything of the key.
+/// Why the cluster's CA cannot be used. No message contains any part of the key.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// Not a PEM file of a certificate.
-    #[error("the authority's certificate is not a certificate in PEM")]
+    /// It is not a PEM file with a certificate.
+    #[error("the CA certificate is not a certificate in PEM")]
     Certificate,
-    /// Not a PEM file of a key that is known here.
-    #[error("the authority's key is not a private key in PEM: PKCS #8, PKCS #1, or SEC 1 on P-256")]
+    /// It is not a PEM file with a supported key.
+    #[error("the CA key is not a private key in PEM: PKCS #8, PKCS #1, or SEC 1 on P-256")]
     Key,
-    /// Two files that do not belong together.
-    #[error("the authority's key is not that of its certificate")]
+    /// The two files do not belong together.
+    #[error("the CA key does not belong to the CA certificate")]
     Pair,
-    /// The certificate could not be made.
+    /// The certificate could not be created.
     #[error("could not sign the certificate")]
     Sign(#[source] rcgen::Error),
     /// The system gave no random bytes.
@@ -245,7 +245,7 @@ pub enum AuthorityError {
     Random(#[source] getrandom::Error),
 }
 
-/// The authority of a cluster, which kubeadm made.
+/// The CA of a cluster, which kubeadm created.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// SHA-256 of its public key.
@@ -262,7 +262,7 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// The authority of these PEM files, kubeadm's `ca.crt` and `ca.key`.
+    /// The CA in these PEM files, kubeadm's `ca.crt` and `ca.key`.
     pub fn read(certificate: &[u8], key: &[u8]) -> Result<Self, AuthorityError> {
         let certificate = pem(certificate).ok_or(AuthorityError::Certificate)?;
         let parsed = X509Certificate::from_der(&certificate.contents);
@@ -278,12 +278,13 @@ impl Authority {
         Ok(Self { issuer, pin })
     }
 
-    /// `sha256:<hex>` of its public key, by which nodes that join know the cluster.
+    /// `sha256:<hex>` of its public key, by which joining nodes recognize the cluster.
     pub fn pin(&self) -> String {
         format!("sha256:{}", self.pin)
     }
 
-    /// The certificate of a checked request, PEM. It is for serving alone: with it nobody is a client of the API server.
+    /// Issues the certificate for a checked request, in PEM. It is for serving only: it does not authenticate a client
+    /// of the API server.
     pub fn sign(&self, checked: &Checked, now: OffsetDateTime) -> Result<String, AuthorityError> {
         let mut parameters = parameters(&checked.node, &checked.addresses).map_err(AuthorityError::Sign)?;
         // Clocks of new nodes are off.
@@ -294,7 +295,7 @@ impl Authority {
         parameters.use_authority_key_identifier_extension = true;
         let mut serial = [0; 16];
         getrandom::fill(&mut serial).map_err(AuthorityError::Random)?;
-        // A serial number is positive.
+        // A serial number must be positive.
         serial[0] = serial[0] & 0x7f | 0x40;
         parameters.serial_number = Some(SerialNumber::from_slice(&serial));
         let key = SubjectPublicKeyInfo::from_der(&checked.public_key).map_err(AuthorityError::Sign)?;
@@ -309,7 +310,7 @@ fn pem(text: &[u8]) -> Option<Pem> {
     Pem::read(Cursor::new(text)).ok().map(|(pem, _)| pem)
 }
 
-/// A key in any of the forms that Kubernetes' tools write. ring reads PKCS #8 only, so the others are wrapped in it.
+/// A key in any of the formats that Kubernetes' tools write. ring reads only PKCS #8, so the others are wrapped in it.
 fn key_pair(text: &[u8]) -> Option<KeyPair> {
     let mut pem = pem(text)?;
     let inner = Zeroizing::new(std::mem::take(&mut pem.contents));

@@ -1,5 +1,5 @@
-//! The messages between a new node, `kco init`, and the join service of a cluster: gRPC over attested TLS; and the certificates of
-//! kubelets, which travel in them.
+//! The messages between a new node, `kco init`, and the join service of a cluster: gRPC over attested TLS. Also the
+//! certificates of kubelets, which are sent in them.
 
 mod connect;
 pub mod kubelet_certificate;
@@ -8,7 +8,8 @@ mod serve;
 pub use connect::{ConnectError, connect, connect_to_peer};
 pub use serve::{Attested, Incoming, Peer, Unattested, serve};
 
-/// The messages, clients and servers of `proto/bootstrap.proto`. The messages have no `Debug`: they hold secrets.
+/// The messages, clients and servers of `proto/bootstrap.proto`. The messages have no `Debug`, because they contain
+/// secrets.
 #[expect(
     clippy::pedantic,
     missing_docs,
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use zeroize::Zeroize as _;
 
-/// Overwrites the secrets of a message when it is dropped, on whichever way. What the layers below made of it, encoded or
-/// encrypted, is theirs.
+/// Overwrites the secrets in a message when it is dropped. This does not cover copies in lower layers, encoded or
+/// encrypted.
 macro_rules! overwritten {
     ($($message:ident: $($field:ident),+;)+) => {
         $(impl Drop for proto::$message {
@@ -42,13 +43,13 @@ overwritten! {
     IssueRejoinTicketResponse: state_disk_key, measurement_secret;
 }
 
-/// How often each side asks whether the other is still there, and how long it waits for the answer.
+/// How often each side checks whether the other is still there, and how long it waits for the answer.
 pub const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// The port that a node waits for an init request at.
+/// The port on which a node waits for an init request.
 pub const INIT_PORT: u16 = 9000;
 
-/// The port of every node that the join service is reached by.
+/// The port on every node at which the join service is reached.
 pub const JOIN_PORT: u16 = 30090;
 
 /// The files that control planes share, below the folder of kubeadm's certificates.
@@ -63,5 +64,5 @@ pub const CONTROL_PLANE_FILES: [&str; 8] = [
     "etcd/ca.key",
 ];
 
-/// The most bytes a request has. A certificate request is below 1 kB, an init request with many components below 32 kB.
+/// The largest request in bytes. A certificate request is below 1 kB, an init request with many components below 32 kB.
 pub const LONGEST_REQUEST: usize = 64 * 1024;

@@ -21,35 +21,35 @@ use tonic::transport::server::Connected;
 
 use crate::KEEPALIVE;
 
-/// How many clients may be in the middle of a handshake. Each costs a key, a signature and up to 30 seconds.
+/// How many handshakes may be in progress. Each costs a key, a signature and up to 30 seconds.
 const HANDSHAKES: usize = 64;
 
-/// How many connections may be open, in a handshake or after it. Each costs a file descriptor, of which a process usually
-/// has 1024.
+/// How many connections may be open, during or after the handshake. Each costs a file descriptor, of which a process
+/// usually has 1024.
 const CONNECTIONS: usize = 256;
 
-/// How many of them may be from one address. Nodes behind a Service may all come from the address of the node that
-/// forwards them.
+/// How many of them may come from one address. Nodes behind a Service may all have the address of the node that
+/// forwards their connections.
 const CONNECTIONS_OF_ONE: usize = 32;
 
-/// How many calls of one connection are worked on at once.
+/// How many calls of one connection are processed concurrently.
 const CALLS: usize = 4;
 
 /// How long a call may take until its answer begins.
 const CALL_LIMIT: Duration = Duration::from_mins(1);
 
-/// After this time a connection takes no further call, and is closed when those under way are done.
+/// After this time a connection accepts no further call, and is closed once the calls in flight have ended.
 const AGE: Duration = Duration::from_mins(2);
 
-/// A peer that is silent for this long is gone: it would answer each [`KEEPALIVE`].
+/// A peer that has sent nothing for this long is gone: it would have answered a [`KEEPALIVE`].
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// No connection lasts longer, whatever is under way. To make a cluster takes at most 18 minutes.
+/// The longest life of a connection, even with calls in flight. Creating a cluster takes at most 18 minutes.
 const LONGEST: Duration = Duration::from_mins(30);
 
-/// Accepts connections, and hands on those whose handshake is done, so that a slow client holds up nobody else.
+/// Accepts connections, and returns those whose handshake is complete, so that a slow client blocks no other.
 ///
-/// Dropping it ends the handshakes that are under way, and closes the socket.
+/// Dropping it aborts the handshakes in progress, and closes the socket.
 #[derive(Debug)]
 pub struct Incoming {
     accepted: mpsc::Receiver<Attested>,
@@ -57,13 +57,13 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Accepts what comes in at this socket. Who is refused, and why, is logged.
+    /// Accepts connections on this socket. Refused clients are logged with the reason.
     pub fn new(listener: TcpListener, server: attested_tls::Server) -> Self {
         Self::until(listener, server, pending())
     }
 
-    /// Accepts connections until `closed` returns. Then the socket is closed and handshakes are cut off, and connections
-    /// that were handed on before go on.
+    /// Accepts connections until `closed` returns. Then the socket is closed and handshakes are aborted; connections
+    /// that were returned earlier continue.
     pub fn until(
         listener: TcpListener,
         server: attested_tls::Server,
@@ -75,7 +75,7 @@ impl Incoming {
                 () = closed => {}
                 () = accept(listener, server, sender.clone()) => {}
             }
-            // A stream that ends would end the connections as well.
+            // If the stream ended, the server would end its connections as well.
             sender.closed().await;
         });
         Self { accepted, accepting }
@@ -111,7 +111,7 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
-                // Out of file descriptors, most likely: some are freed in a moment.
+                // Probably out of file descriptors: some will soon be free.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -123,7 +123,7 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
         let (server, sender) = (server.clone(), sender.clone());
         handshakes.spawn(async move {
             match attest(socket, address, place, &server).await {
-                // It fails when the server has stopped.
+                // Sending fails if the server has stopped.
                 Ok(attested) => drop(sender.send(attested).await),
                 Err(error) => {
                     let reason = std::error::Error::source(&error).map(ToString::to_string);
@@ -140,7 +140,7 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
 #[derive(Debug)]
 struct Connections {
     free: Arc<Semaphore>,
-    /// How many each address has.
+    /// The number of connections per address.
     of: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
@@ -154,7 +154,7 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// A place for a connection of this address, unless it has too many.
+    /// A place for a connection from this address, unless it has too many.
     fn place(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Place> {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let count = of.entry(address).or_default();
@@ -212,29 +212,28 @@ async fn attest(
     })
 }
 
-/// Who is at the other end: an extension of every request.
+/// The other end of a connection: an extension of every request.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// Where it connected from, or where it was connected to.
+    /// Its address.
     pub address: SocketAddr,
-    /// Its certificate, DER, which was verified for this connection; `None` when it was not asked for one.
+    /// Its certificate in DER, which was verified for this connection; `None` if it was not asked for one.
     pub certificate: Option<Arc<[u8]>>,
 }
 
-/// A peer has not attested itself in the way that is expected.
+/// The peer has not attested itself as expected.
 #[derive(Debug, thiserror::Error)]
 pub enum Unattested {
     /// It was not asked for a certificate.
     #[error("the peer presented no certificate")]
     NoCertificate,
-    /// The certificate is not one of `soft-tpm`, which whoever accepted it did not ask for.
-    #[error("the peer's certificate states nothing that can be read")]
+    /// The certificate is not one of `soft-tpm`, because the server accepts another variant.
+    #[error("the peer's certificate contains no readable attestation document")]
     Unreadable(#[source] attest::Refused),
 }
 
 impl Peer {
-    /// What a peer of the variant `soft-tpm` states, which was verified for this connection. The certificate may have
-    /// expired since then.
+    /// The verified attestation document of a peer of the variant `soft-tpm`. Its certificate may have expired since.
     pub fn attested(&self) -> Result<Document, Unattested> {
         let certificate = self.certificate.as_deref().ok_or(Unattested::NoCertificate)?;
         let document = attest::document(certificate, Variant::SoftTpm).map_err(Unattested::Unreadable)?;
@@ -242,11 +241,11 @@ impl Peer {
     }
 }
 
-/// A connection whose handshake is done.
+/// A connection whose handshake is complete.
 pub struct Attested {
     stream: Pin<Box<dyn Duplex>>,
     peer: Peer,
-    /// When a peer that says nothing is gone.
+    /// When a silent peer counts as gone.
     silence: Pin<Box<Sleep>>,
     /// When the connection ends in any case.
     end: Pin<Box<Sleep>>,
@@ -308,7 +307,7 @@ impl AsyncWrite for Attested {
     }
 }
 
-/// A gRPC server for attested connections, to which services are added.
+/// A gRPC server for attested connections; add services to it.
 pub fn serve() -> tonic::transport::Server {
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))

@@ -1,4 +1,4 @@
-//! Calls over loopback: attested peers are served, the others learn why not, and nobody waits for a slow one.
+//! Calls over loopback: attested peers are served, others learn why they are refused, and nobody waits for a slow one.
 #![expect(clippy::unwrap_used, reason = "a socket or file that fails is a failed test")]
 
 use std::collections::BTreeMap;
@@ -152,7 +152,7 @@ async fn a_server_that_is_not_there_may_come() {
     );
 }
 
-/// Connections of raw sockets, as many as are asked for, from this address of the loopback.
+/// This many raw connections, from this loopback address.
 async fn sockets(from: &str, to: SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut sockets = Vec::new();
     for _ in 0..count {
@@ -163,7 +163,7 @@ async fn sockets(from: &str, to: SocketAddr, count: usize) -> Vec<TcpStream> {
     sockets
 }
 
-/// True when the other end has closed the connection, or closes it now.
+/// True if the other end closes or has closed the connection.
 async fn is_closed(socket: &mut TcpStream) -> bool {
     let read = timeout(Duration::from_secs(20), socket.read(&mut [0; 1])).await;
     read.is_ok_and(|read| read.is_err() || read.is_ok_and(|count| count == 0))
@@ -206,7 +206,7 @@ async fn a_connection_has_its_place_as_long_as_it_is_open() {
 }
 
 #[tokio::test]
-async fn a_closed_server_accepts_nobody_and_serves_who_is_there() {
+async fn a_closed_server_accepts_no_client_and_serves_existing_ones() {
     let folder = tempfile::tempdir().unwrap();
     let endorser = Endorser::from_seed(&[1; 32]);
     let server = Server::new(platform(folder.path(), "server", &endorser));

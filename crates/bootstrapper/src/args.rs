@@ -1,4 +1,4 @@
-//! What is typed on the command line or set in the environment.
+//! Command line and environment.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,21 +17,21 @@ pub struct Args {
     pub command: Command,
 }
 
-/// What the program does.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Wait for an init request and ask for a ticket to join; end when the node is part of a cluster.
     Run(Box<Run>),
-    /// Unlock the state disk of a node that is part of its cluster, with the key that the cluster gives out again.
+    /// Unlock the state disk of a node that is part of its cluster, with the key that the cluster sends again.
     Unlock(Box<Run>),
     /// Undo what was done to this node, so that it can be bootstrapped again. Its state disk is lost.
     Reset(Box<Run>),
-    /// Make the key of an endorser of software platforms, and print its public half. For tests and trials.
+    /// Generate the key of an endorser of software platforms, and print its public key. For tests and trials.
     Endorser(Endorser),
-    /// Make the attestation key of this node's software platform, endorsed by that key, and print its fingerprint. For
+    /// Generate the attestation key of this node's software platform, endorsed with that key, and print its fingerprint. For
     /// tests and trials.
     AttestationKey(AttestationKey),
-    /// Print the fingerprint of this node's attestation key: by it an administrator lets the node join as a control plane.
+    /// Print the fingerprint of this node's attestation key, with which an administrator lets it join as a control plane.
     Fingerprint(Fingerprint),
 }
 
@@ -42,19 +42,19 @@ pub enum Attestation {
     SoftTpm,
 }
 
-/// What a locked node that failed does.
+/// What a locked node does after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnFatal {
     /// End with a failure, now and at every start.
     Exit,
-    /// Undo everything, and end with a failure, so that the next start begins anew.
+    /// Undo everything, and end with a failure, so that the next start begins from scratch.
     Reset,
 }
 
-/// What the node is made of.
+/// The settings of the node.
 #[derive(Debug, Clone, Arguments)]
 pub struct Run {
-    /// How this node is attested. There is no default: what it proves is for the operator to know.
+    /// How this node is attested. There is no default, because you have to know what it proves.
     #[arg(long, env = "BOOTSTRAPPER_ATTESTATION", value_enum)]
     pub attestation: Attestation,
     /// Public keys of endorsers whose platforms are trusted, in hexadecimal, separated by commas.
@@ -78,7 +78,7 @@ pub struct Run {
         default_value = "/etc/bootstrapper/metadata.json"
     )]
     pub metadata: PathBuf,
-    /// Where init requests come in.
+    /// Address on which init requests are accepted.
     #[arg(long, env = "BOOTSTRAPPER_LISTEN", default_value = "0.0.0.0:9000")]
     pub listen: SocketAddr,
     /// The port of the join service on the addresses in the metadata.
@@ -87,13 +87,13 @@ pub struct Run {
     /// Seconds between attempts to join.
     #[arg(long, env = "BOOTSTRAPPER_JOIN_INTERVAL", default_value = "30", value_parser = seconds)]
     pub join_interval: Duration,
-    /// What to do when the node is locked and failed.
+    /// What to do if the node fails after it was locked.
     #[arg(long, env = "BOOTSTRAPPER_ON_FATAL", value_enum, default_value_t = OnFatal::Exit)]
     pub on_fatal: OnFatal,
     /// The program kubeadm.
     #[arg(long, env = "BOOTSTRAPPER_KUBEADM", default_value = "/usr/bin/kubeadm")]
     pub kubeadm: PathBuf,
-    /// What starts the kubelet: a program and its arguments, separated by spaces. Empty: something else starts it.
+    /// Command that starts the kubelet: a program and its arguments, separated by spaces. If empty, something else starts it.
     #[arg(
         long,
         env = "BOOTSTRAPPER_START_KUBELET",
@@ -117,7 +117,7 @@ pub struct Run {
         default_value = "/var/lib/kubelet/pki"
     )]
     pub kubelet_pki_dir: PathBuf,
-    /// Checks of kubeadm's preflight that this kind of node cannot meet, by name, separated by commas.
+    /// Names of kubeadm's preflight checks that this kind of node cannot pass, separated by commas.
     #[arg(
         long = "ignore-preflight-check",
         env = "BOOTSTRAPPER_IGNORE_PREFLIGHT_CHECKS",
@@ -127,18 +127,18 @@ pub struct Run {
     /// Folder of patches for kubeadm.
     #[arg(long, env = "BOOTSTRAPPER_KUBEADM_PATCHES")]
     pub kubeadm_patches: Option<PathBuf>,
-    /// File with further documents for `kubeadm init`, as a `KubeProxyConfiguration`.
+    /// File with further documents for `kubeadm init`, such as a `KubeProxyConfiguration`.
     #[arg(long, env = "BOOTSTRAPPER_KUBEADM_DOCUMENTS")]
     pub kubeadm_documents: Option<PathBuf>,
-    /// Where images of the control plane are; empty is kubeadm's default.
+    /// Registry of the control plane's images; if empty, kubeadm's default.
     #[arg(long, env = "BOOTSTRAPPER_IMAGE_REPOSITORY", default_value = "")]
     pub image_repository: String,
 }
 
-/// A new endorser.
+/// A new endorser key.
 #[derive(Debug, Arguments)]
 pub struct Endorser {
-    /// The file of its key, which must not be there.
+    /// The file for its key, which must not exist yet.
     pub file: PathBuf,
 }
 

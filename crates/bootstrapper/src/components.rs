@@ -1,4 +1,4 @@
-//! Files that are installed before kubeadm runs, each known by its hash.
+//! Files that are installed before kubeadm runs, each verified by its hash.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-/// The longest file, in bytes: a kubelet has 100 MB.
+/// The largest file, in bytes: a kubelet has 100 MB.
 const LONGEST: u64 = 1 << 30;
 
-/// How long a server may be silent.
+/// How long a server may send nothing.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// A file to install.
@@ -27,14 +27,14 @@ pub struct Component {
     digest: Digest,
 }
 
-/// A component that cannot be installed, whatever is downloaded.
+/// A component that cannot be installed, whatever the download contains.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "component {0:?}: it needs an http or https URL, a hash sha256:<hexadecimal> and an absolute path without dots"
 )]
 pub struct Invalid(String);
 
-/// Why a component is not installed.
+/// Why a component was not installed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
@@ -53,7 +53,7 @@ pub enum Error {
 }
 
 impl Component {
-    /// A component as it was asked for.
+    /// Parses a requested component.
     pub fn new(url: &str, hash: &str, path: &str, extract: bool) -> Result<Self, Invalid> {
         let invalid = || Invalid(url.to_owned());
         let parsed = Url::parse(url)
@@ -77,7 +77,7 @@ impl Component {
         })
     }
 
-    /// True when this file is, or may be, what is installed.
+    /// True if installing this component may write this file.
     pub fn may_install(&self, file: &Path) -> bool {
         if self.extract {
             file.starts_with(&self.path)
@@ -86,7 +86,7 @@ impl Component {
         }
     }
 
-    /// How the cluster writes it down.
+    /// The JSON that describes it in the cluster.
     pub fn described(&self) -> Value {
         json!({
             "url": self.url.as_str(),
@@ -96,7 +96,7 @@ impl Component {
         })
     }
 
-    /// Downloads it and checks its hash, and only then puts it where it belongs.
+    /// Downloads it, verifies its hash, and only then moves it to its destination.
     pub async fn install(&self, client: &reqwest::Client) -> Result<(), Error> {
         let folder = if self.extract {
             Some(self.path.as_path())
@@ -158,7 +158,7 @@ impl std::fmt::Display for Component {
     }
 }
 
-/// What components are downloaded with.
+/// The HTTP client for downloads.
 pub fn client() -> Result<reqwest::Client, reqwest::Error> {
     reqwest::Client::builder()
         .read_timeout(SILENCE)
@@ -166,7 +166,8 @@ pub fn client() -> Result<reqwest::Client, reqwest::Error> {
         .build()
 }
 
-/// A tar archive, compressed with gzip or not. Nothing is written outside the folder: tar leaves such entries out.
+/// Extracts a tar archive, optionally compressed with gzip. Nothing is written outside the folder: the tar library
+/// skips such entries.
 fn extract(mut file: File, folder: &Path) -> io::Result<()> {
     let mut magic = [0; 2];
     let is_compressed = file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b];
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_the_hash_is_installed_and_nothing_else() {
+    async fn only_a_file_with_the_right_hash_is_installed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bin/kubelet");
         let url = server(b"program".to_vec()).await;

@@ -1,7 +1,7 @@
-//! The state disk: what holds the node's state, under a key that the cluster derives from the disk's UUID.
+//! The state disk, which contains the node's state, encrypted with a key that the cluster derives from the disk's UUID.
 //!
-//! Here it is a file with the UUID and a verifier of the key. It encrypts nothing: it keeps the protocol honest, because a
-//! node gets on only with the key that was set.
+//! This implementation is a file with the UUID and a verifier of the key. It encrypts nothing, but exercises the
+//! protocol: a node can continue only with the key that was set.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use uuid::Uuid;
 
 use crate::files;
 
-/// What the file holds.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Header {
     uuid: Uuid,
-    /// None as long as no key was set.
+    /// None until a key is set.
     slot: Option<Slot>,
 }
 
-/// By what a key is known. Keys are 32 random-looking bytes, so one round of hashing is enough.
+/// The verifier of a key. Keys are 32 bytes of high entropy, so one round of hashing is enough.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Slot {
@@ -41,13 +41,13 @@ pub enum Error {
         path: PathBuf,
         source: io::Error,
     },
-    /// It cannot be made.
+    /// It cannot be created.
     #[error(transparent)]
     Create(#[from] files::Error),
-    /// It has a key, and nothing sets another one.
-    #[error("the state disk has a passphrase already: reset the node")]
+    /// It has a key already, which cannot be replaced.
+    #[error("the state disk already has a passphrase: reset the node")]
     HasKey,
-    /// Not the key that was set.
+    /// This is not the key that was set.
     #[error("the key does not fit the state disk")]
     WrongKey,
     /// The system gave no random bytes.
@@ -62,7 +62,7 @@ pub struct StateDisk {
 }
 
 impl StateDisk {
-    /// The disk at this path; a new one when there is none.
+    /// Opens the disk at this path, and creates one if there is none.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let disk = Self {
             path: path.to_owned(),
@@ -78,7 +78,7 @@ impl StateDisk {
         Ok(disk)
     }
 
-    /// What its key is derived from.
+    /// The UUID that its key is derived from.
     pub fn uuid(&self) -> Result<Uuid, Error> {
         self.header().map(|header| header.uuid)
     }
@@ -98,7 +98,7 @@ impl StateDisk {
             .map_err(|source| self.error("write", source))
     }
 
-    /// Unlocks the disk: nothing when the key is right.
+    /// Unlocks the disk; fails unless the key is right.
     pub fn unlock(&self, key: &Secret) -> Result<(), Error> {
         let slot = self.header()?.slot.ok_or(Error::WrongKey)?;
         if sha256(&[&slot.salt.0, key.expose()]) == slot.verifier {

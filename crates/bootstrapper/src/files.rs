@@ -1,11 +1,11 @@
-//! Files that nothing may read but their owner, and that are never written over: there whole or not at all.
+//! Files that only their owner can read, that are never overwritten, and never partly written.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use attested_tls::private_file;
 
-/// A file cannot be written.
+/// Why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {action} {}: {source}", path.display())]
 pub struct Error {
@@ -14,7 +14,7 @@ pub struct Error {
     source: io::Error,
 }
 
-/// Makes a file that only its owner can read, in a folder that is made when it is missing. It must not be there.
+/// Creates a file that only its owner can read, and its folder if it does not exist. The file must not exist yet.
 pub fn create_private(path: &Path, content: &[u8]) -> Result<(), Error> {
     private_file::create(path, content).map_err(|source| Error {
         action: "create",
@@ -23,7 +23,7 @@ pub fn create_private(path: &Path, content: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// Removes a file, or a folder with all that is in it. One that is not there is fine.
+/// Removes a file, or a folder with everything in it. It need not exist.
 pub fn remove(path: &Path) -> Result<(), Error> {
     let removed = match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path),

@@ -1,4 +1,4 @@
-//! Whether an init request may lock the node: everything before the lock, which can be tried again.
+//! Whether an init request may lock the node. Everything here happens before the lock, so it can be retried.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,34 +8,34 @@ use attest::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};
 
 use crate::components;
 
-/// Wrong init secrets within this time count.
+/// The time during which wrong init secrets are counted.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// How many of them are judged of one peer, so that nobody locks out others.
+/// The most wrong secrets per peer that are checked in this time; counted per peer, so that one cannot lock out others.
 const MOST: usize = 5;
 
 /// How many peers are remembered.
 const MOST_PEERS: usize = 4096;
 
-/// The only storage of keys there is: none.
+/// The only supported key storage: none.
 const NO_STORE: &str = "storage://no-store";
 
-/// Why a request is refused. The node is not locked, or is locked for another one.
+/// Why a request is refused. The node is either not locked, or locked for another request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The secret is wrong.
     #[error("invalid init secret")]
     InvalidSecret,
-    /// Too many wrong secrets, so this one was not looked at.
+    /// Too many wrong secrets, so this one was not checked.
     #[error("too many wrong init secrets: try again in {} seconds", .0.as_secs().max(1))]
     TooManyAttempts(Duration),
-    /// The master secret cannot be had.
+    /// The master secret cannot be read from the request.
     #[error(transparent)]
     Kms(#[from] InvalidKmsUri),
-    /// The storage is not one that works here.
+    /// The storage is not supported.
     #[error("the storage URI is not {NO_STORE}")]
     Storage,
-    /// A field of the request cannot be worked with.
+    /// A field of the request is invalid.
     #[error("the request's {field} {reason}")]
     Field {
         /// Its name in the protocol.
@@ -46,13 +46,13 @@ pub enum Refusal {
     /// A component cannot be installed.
     #[error(transparent)]
     Component(#[from] components::Invalid),
-    /// kubeadm would refuse it once the node is locked. This is what it says.
-    #[error("kubeadm does not take the request: {0}")]
+    /// kubeadm would refuse it after the lock. This is its message.
+    #[error("kubeadm refuses the request: {0}")]
     Kubeadm(String),
-    /// The node has no metadata, or nobody may initialise it.
+    /// The node has no metadata, or must not be initialised.
     #[error("the node cannot be initialised now: {0}")]
     NotReady(String),
-    /// The other half, or another request, was first.
+    /// The other half, or another request, has locked the node first.
     #[error("the node is already being activated")]
     AlreadyLocked,
 }
@@ -60,20 +60,20 @@ pub enum Refusal {
 /// The gRPC status of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// The caller has no right to.
+    /// The caller is not allowed to do this.
     PermissionDenied,
     /// The caller has to wait.
     ResourceExhausted,
-    /// The caller has to ask for something else.
+    /// The caller has to send a different request.
     InvalidArgument,
-    /// The node is not in a state for it.
+    /// The node is not in a state that allows it.
     FailedPrecondition,
-    /// The node may be able to, later.
+    /// The node may be able to do it later.
     Unavailable,
 }
 
 impl Refusal {
-    /// The gRPC status it is answered with.
+    /// The gRPC status for the refusal.
     pub fn code(&self) -> Code {
         match self {
             Self::InvalidSecret => Code::PermissionDenied,
@@ -87,16 +87,16 @@ impl Refusal {
     }
 }
 
-/// Judges init secrets, and counts wrong ones.
+/// Checks init secrets, and counts wrong ones.
 #[derive(Debug, Default)]
 pub struct SecretCheck {
-    /// When wrong secrets came from whom, by a clock of the caller's that never goes back.
+    /// When each peer sent wrong secrets, by the caller's monotonic clock.
     wrong: HashMap<IpAddr, VecDeque<Duration>>,
 }
 
 impl SecretCheck {
-    /// Judges a secret that came at `now` from `peer` by a bcrypt hash, which is that of the node's metadata at this time.
-    /// bcrypt compares in constant time, and a hash that is not one fits nothing.
+    /// Checks a secret that `peer` sent at `now`, against the bcrypt hash that is in the node's metadata at this time.
+    /// bcrypt compares in constant time, and an invalid hash matches no secret.
     pub fn check(&mut self, secret: &[u8], hash: &str, peer: IpAddr, now: Duration) -> Result<(), Refusal> {
         let peer = network(peer);
         if let Some(wrong) = self.wrong.get_mut(&peer) {
@@ -109,7 +109,7 @@ impl SecretCheck {
                 return Err(Refusal::TooManyAttempts((*oldest + WINDOW).saturating_sub(now)));
             }
         }
-        // Never cut off: two secrets that differ behind the 72 bytes bcrypt takes would be the same.
+        // Never truncated: otherwise two secrets that differ after the 72 bytes that bcrypt uses would be the same.
         if bcrypt::non_truncating_verify(secret, hash).unwrap_or(false) {
             return Ok(());
         }
@@ -118,7 +118,8 @@ impl SecretCheck {
         Err(Refusal::InvalidSecret)
     }
 
-    /// Forgets peers whose wrong secrets no longer count; when all is full, also the one that was wrong the longest ago.
+    /// Forgets peers whose wrong secrets no longer count; if there is still no room, the one whose last wrong secret is
+    /// the oldest.
     fn make_room(&mut self, now: Duration) {
         if self.wrong.len() < MOST_PEERS {
             return;
@@ -135,7 +136,7 @@ impl SecretCheck {
     }
 }
 
-/// Who counts as one peer: an address of IPv4, or what one network of IPv6 can choose addresses in.
+/// Who counts as one peer: an IPv4 address, or an IPv6 network in which one host can choose its address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -143,19 +144,19 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What is known before the node is locked.
+/// What is derived before the node is locked.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What the keys of the cluster come from.
+    /// The secret that the cluster's keys are derived from.
     pub master: MasterSecret,
-    /// What nodes that join are given.
+    /// The secret that joining nodes get.
     pub measurement_secret: Secret,
-    /// What is measured.
+    /// The id that is measured.
     pub cluster_id: ClusterId,
 }
 
-/// Works out what the lock needs from a request whose secret was right. `measurement_salt` is the caller's, so that the
-/// join service, which gets the same one, derives the same id.
+/// Derives what the lock needs from a request whose secret was right. `measurement_salt` is chosen by the caller, so
+/// that the join service, which gets the same salt, derives the same id.
 pub fn prepare(kms_uri: &str, storage_uri: &str, measurement_salt: Salt) -> Result<Prepared, Refusal> {
     let master = MasterSecret::from_kms_uri(kms_uri)?;
     if storage_uri != NO_STORE {
@@ -176,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// Judges by the hash of `right`, of the cheapest cost there is, as every attempt of the test pays it.
+    /// A checker and the hash of `right`, with bcrypt's lowest cost, because every attempt of the test takes that time.
     struct Right(SecretCheck, String);
 
     impl Right {
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused_with_its_status() {
+    fn an_invalid_request_is_refused_with_its_status() {
         let master = MasterSecret::new(Secret::new([1; 32]), Bytes([2; 32]));
         let kms = prepare("kms://other", NO_STORE, Bytes([3; 32])).unwrap_err();
         let storage = prepare(&master.to_kms_uri(), "storage://gcs", Bytes([3; 32])).unwrap_err();

@@ -1,4 +1,4 @@
-//! Whether a ticket may lock the node, and whether an attempt to join is worth another one.
+//! Whether a ticket may lock the node, and whether a failed attempt to join is retried.
 
 use std::fmt;
 use std::mem::take;
@@ -16,13 +16,13 @@ use crate::stage::Role;
 /// How long a node waits between attempts to join.
 pub const INTERVAL: Duration = Duration::from_secs(30);
 
-/// What the join service gives a node that it lets in.
+/// What the join service sends to a node that it lets in.
 pub struct Ticket {
     /// The passphrase of the state disk.
     pub state_disk_key: Secret,
-    /// With it and the secret, the cluster id.
+    /// The cluster id is derived from it and the measurement secret.
     pub measurement_salt: Salt,
-    /// As above.
+    /// The secret that the cluster id is derived from.
     pub measurement_secret: Secret,
     /// The kubelet's certificate, PEM.
     pub kubelet_certificate: Vec<u8>,
@@ -30,20 +30,20 @@ pub struct Ticket {
     pub api_server_endpoint: String,
     /// A bootstrap token.
     pub token: Zeroizing<String>,
-    /// `sha256:<hex>` of the public keys that the API server's authority may have.
+    /// `sha256:<hex>` of the public keys of which the CA of the API server must have one.
     pub authority_hashes: Vec<String>,
-    /// Names below the folder of kubeadm's certificates, and what the files hold.
+    /// File names in the folder of kubeadm's certificates, and the contents of the files.
     pub control_plane_files: Vec<(String, Zeroizing<Vec<u8>>)>,
-    /// What is installed first.
+    /// The components to install first.
     pub components: Vec<Component>,
 }
 
-/// A field of the answer does not have the length it always has.
+/// A field of the answer that must have 32 bytes has another length.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the ticket's {0} is not 32 bytes")]
 pub struct WrongLength(&'static str);
 
-/// Why an answer is no ticket.
+/// Why an answer is not a ticket.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Unreadable {
@@ -88,12 +88,12 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// What a ticket is good for.
+/// A ticket that was accepted.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What is measured when the node is locked.
+    /// The id that is measured when the node is locked.
     pub cluster_id: ClusterId,
-    /// The ticket, every field of which can be used as it is.
+    /// The ticket; every field is valid.
     pub ticket: Ticket,
 }
 
@@ -103,40 +103,40 @@ pub enum Unusable {
     /// It is not an address.
     #[error("the ticket's API server {0:?} is not host:port")]
     Endpoint(String),
-    /// It is not a bootstrap token. The text does not repeat it.
+    /// It is not a bootstrap token. The text does not include it, because it may be secret.
     #[error("the ticket's token is not a bootstrap token")]
     Token,
-    /// Without a pinned key the node would join whoever answers.
-    #[error("the ticket pins no key of the cluster's authority, or not by its SHA-256")]
+    /// Without a pinned key the node would join any API server that answers.
+    #[error("the ticket pins no key of the cluster's certificate authority, or not as a SHA-256")]
     Authority,
-    /// A worker must not have them; elsewhere nothing may be written.
+    /// A worker must not have it, or it would be written to another place.
     #[error("the ticket has a file {name:?}, which a {} does not get", match role { Role::ControlPlane => "control plane", Role::Worker => "worker" })]
     File {
-        /// What the ticket calls it.
+        /// Its name in the ticket.
         name: String,
-        /// What the node is to be.
+        /// The role of the node.
         role: Role,
     },
-    /// A control plane without one of them would make its own, and be of another cluster.
+    /// A control plane without one of these files would generate its own, and belong to another cluster.
     #[error("the ticket lacks the file {0}")]
     MissingFile(&'static str),
-    /// There is nothing in it.
+    /// The certificate is empty.
     #[error("the ticket has no kubelet certificate")]
     KubeletCertificate,
-    /// Whoever gave it measured another cluster, so the ticket is not its own to give.
+    /// The join service that issued it has measured another cluster, so it must not issue tickets for this one.
     #[error(
-        "the ticket is for the cluster {cluster}, and register 15 of the join service that gave it is {found}: it is of another one"
+        "the ticket is for the cluster {cluster}, and register 15 of the join service that issued it is {found}: that belongs to another cluster"
     )]
     OtherCluster {
         /// The cluster of the ticket.
         cluster: ClusterId,
-        /// What the join service measured.
+        /// The register of the join service.
         found: Digest,
     },
 }
 
-/// Judges a ticket for a node of this role, and derives the id of its cluster. `register` is what register 15 of the join
-/// service was attested to be: only a member of the cluster lets others into it.
+/// Validates a ticket for a node of this role, and derives the id of its cluster. `register` is the attested value of
+/// register 15 of the join service: only a member of the cluster may let others into it.
 pub fn accept(ticket: Ticket, role: Role, register: Digest) -> Result<Accepted, Unusable> {
     if !is_endpoint(&ticket.api_server_endpoint) {
         return Err(Unusable::Endpoint(ticket.api_server_endpoint.clone()));
@@ -166,7 +166,7 @@ pub fn accept(ticket: Ticket, role: Role, register: Digest) -> Result<Accepted, 
     Ok(Accepted { cluster_id, ticket })
 }
 
-/// Exactly the shared files for a control plane, none for a worker. The names become paths, so no others are let in.
+/// Exactly the shared files for a control plane, none for a worker. The names become paths, so no others are allowed.
 fn check_files(ticket: &Ticket, role: Role) -> Result<(), Unusable> {
     let expected: &[&'static str] = match role {
         Role::ControlPlane => &CONTROL_PLANE_FILES,
@@ -205,7 +205,7 @@ fn is_host(host: &str) -> bool {
     host.len() <= 253 && host.split('.').all(is_label)
 }
 
-/// `[a-z0-9]{6}.[a-z0-9]{16}`, as Kubernetes has it.
+/// The format of Kubernetes: `[a-z0-9]{6}.[a-z0-9]{16}`.
 fn is_bootstrap_token(token: &str) -> bool {
     let is_part = |part: &str, length| {
         part.len() == length
@@ -218,18 +218,18 @@ fn is_bootstrap_token(token: &str) -> bool {
         .is_some_and(|(id, secret)| is_part(id, 6) && is_part(secret, 16))
 }
 
-/// What failed of an attempt to join.
+/// The part of an attempt to join that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failed {
-    /// The node's name, role or the addresses of control planes.
+    /// Reading the metadata: the node's name, role or the addresses of control planes.
     Metadata,
-    /// The UUID of the state disk. Without it no key can be asked for, now or later.
+    /// Reading the UUID of the state disk. Without it no key can be requested, now or later.
     DiskUuid,
-    /// No join service answered, or none gave a ticket that can be used.
+    /// Getting a ticket: no join service answered, or none sent a valid ticket.
     Ticket,
-    /// The other half has locked the node.
+    /// Locking the node: the other half has locked it.
     AlreadyLocked,
-    /// Anything after the node was locked.
+    /// Anything after the lock.
     Bootstrap,
 }
 
@@ -242,7 +242,7 @@ pub enum Next {
     Stop,
 }
 
-/// Whether it is worth another attempt: before the lock it is, after it never.
+/// Whether to try again: yes before the lock, never after it.
 pub fn after(failed: Failed) -> Next {
     match failed {
         Failed::Metadata | Failed::Ticket => Next::RetryAfter(INTERVAL),
@@ -281,7 +281,7 @@ mod tests {
         ticket
     }
 
-    /// Judges a ticket that a member of its cluster gave.
+    /// Accepts a ticket from a member of its cluster.
     fn accept(ticket: Ticket, role: Role) -> Result<Accepted, Unusable> {
         let cluster = ClusterId::derive(&ticket.measurement_secret, ticket.measurement_salt);
         super::accept(ticket, role, cluster.register())
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_happens_before_the_lock_is_tried_again() {
+    fn only_failures_before_the_lock_are_retried() {
         for (failed, next) in [
             (Failed::Metadata, Next::RetryAfter(INTERVAL)),
             (Failed::Ticket, Next::RetryAfter(INTERVAL)),

@@ -26,7 +26,7 @@ use crate::serve::Ended;
 use crate::site::Site;
 use crate::stage::{Half, Role};
 
-/// How long one call may take.
+/// Time limit of one call.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why an attempt failed.
@@ -52,9 +52,9 @@ pub(crate) enum Error {
     Length(#[from] join::WrongLength),
     #[error(transparent)]
     Unusable(#[from] join::Unusable),
-    #[error("the other half has the node")]
+    #[error("the other half has locked the node")]
     AlreadyLocked,
-    #[error("could not read what the join service attested")]
+    #[error("could not read the attestation document of the join service")]
     Attestation(#[from] Unattested),
     #[error(transparent)]
     Register(#[from] UnknownRegister),
@@ -82,7 +82,7 @@ impl Error {
     }
 }
 
-/// Asks until there is a ticket, or another half has the node.
+/// Retries until there is a ticket, or the other half has locked the node.
 pub(crate) async fn run(site: Arc<Site>, ended: mpsc::Sender<Ended>) {
     let closed = {
         let site = site.clone();
@@ -92,7 +92,7 @@ pub(crate) async fn run(site: Arc<Site>, ended: mpsc::Sender<Ended>) {
     loop {
         let attempt = {
             let site = site.clone();
-            // A thread of its own: stages write and sync files.
+            // On a blocking thread, because stages write and sync files.
             tokio::task::spawn_blocking(move || Handle::current().block_on(attempt(site)))
         };
         let error = match attempt.await {
@@ -172,7 +172,7 @@ pub(crate) async fn unlock(site: &Site) -> Result<(), Error> {
     };
     let ask =
         async |mut service: JoinServiceClient<Channel>| service.issue_rejoin_ticket(request.clone()).await;
-    // Its own is the only cluster that has the key.
+    // Only its own cluster has the key.
     let own = site.platform.registers().value(CLUSTER_REGISTER)?;
     let validator = site.validator(ClusterRegister::Is(own));
     let (answer, _) = ask_any(site, &metadata, validator, ask).await?;
@@ -180,7 +180,7 @@ pub(crate) async fn unlock(site: &Site) -> Result<(), Error> {
     Ok(site.disk.unlock(&key)?)
 }
 
-/// The first answer of the control planes, with register 15 of the one that gave it; or why the last of them gave none.
+/// The first answer from a control plane, with the register 15 of that join service; or the error of the last one.
 async fn ask_any<T>(
     site: &Site,
     metadata: &Metadata,
@@ -201,7 +201,7 @@ async fn ask_any<T>(
         match asked.await {
             Ok(answer) => return Ok(answer),
             Err(error) => {
-                tracing::info!(%address, error = chain(&error), "no answer of the join service");
+                tracing::info!(%address, error = chain(&error), "no answer from the join service");
                 last = error;
             }
         }

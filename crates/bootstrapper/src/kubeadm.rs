@@ -1,4 +1,4 @@
-//! kubeadm, run for real: its configuration, its steps, and what it prints.
+//! Runs kubeadm: its configuration, its phases, and its output.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -20,35 +20,35 @@ use crate::log::Log;
 /// The port of API servers.
 pub const API_PORT: u16 = 6443;
 
-/// How long a program that starts a service may take.
+/// Time limit of a program that starts a service.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
-/// How long kubeadm may take to judge a configuration.
+/// Time limit of kubeadm's validation of a configuration.
 const JUDGE_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long kubeadm waits for the API server, as it wants to read it.
+/// How long kubeadm waits for the API server, in kubeadm's format.
 const API_LIMIT: &str = "2m0s";
 
-/// What the programs of this node are, and what they are told besides.
+/// The programs of this node, and their settings.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// kubeadm.
     pub kubeadm: PathBuf,
-    /// What starts the kubelet: a program and its arguments.
+    /// The command that starts the kubelet: a program and its arguments.
     pub start_kubelet: Vec<String>,
-    /// The socket of the container runtime, as `unix:///run/containerd/containerd.sock`.
+    /// The socket of the container runtime, such as `unix:///run/containerd/containerd.sock`.
     pub cri_socket: String,
-    /// Checks of kubeadm's preflight that this node cannot meet.
+    /// Names of kubeadm's preflight checks that this node cannot pass.
     pub ignored_checks: Vec<String>,
     /// A folder of kubeadm's patches.
     pub patches: Option<PathBuf>,
-    /// A file with further documents for `kubeadm init`, as a `KubeProxyConfiguration`.
+    /// A file with further documents for `kubeadm init`, such as a `KubeProxyConfiguration`.
     pub documents: Option<PathBuf>,
-    /// Where images of the control plane are; empty is kubeadm's default.
+    /// The registry of the control plane's images; empty for kubeadm's default.
     pub image_repository: String,
 }
 
-/// A step of kubeadm failed.
+/// Why a phase of kubeadm failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be started, or its output cannot be read.
@@ -63,8 +63,8 @@ pub enum Error {
         status: ExitStatus,
         last: String,
     },
-    /// It makes no cluster of that version. It would say so itself, but only after the node is locked.
-    #[error("kubeadm {own} makes no cluster of the version {wanted}, which is newer")]
+    /// It cannot create a cluster of that version. It would report that itself, but only after the node is locked.
+    #[error("kubeadm {own} cannot create a cluster of the newer version {wanted}")]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     TooNew { own: String, wanted: String },
     /// It took too long.
@@ -72,7 +72,7 @@ pub enum Error {
     TooLong {
         /// What was run.
         what: String,
-        /// How long it may take.
+        /// Its time limit.
         limit: Duration,
     },
     /// Its configuration could not be written.
@@ -88,13 +88,14 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Kubeadm {
     programs: Programs,
-    /// What `--config` names. It is in the command line of every step, by which a left-over one is known.
+    /// The file for `--config`. It is in the command line of every phase, and identifies those left over from an
+    /// earlier process.
     config: PathBuf,
     log: Arc<Log>,
 }
 
 impl Kubeadm {
-    /// Writes the configuration, which must not be there yet, into this folder.
+    /// Writes the configuration file into this folder. It must not exist yet.
     pub fn configure(
         programs: &Programs,
         folder: &Path,
@@ -110,17 +111,17 @@ impl Kubeadm {
         })
     }
 
-    /// Runs a step, as `init phase preflight`. Its output goes to the log.
+    /// Runs a phase, such as `init phase preflight`. Its output goes to the log.
     pub async fn run(&self, step: &[&str], arguments: &[&str]) -> Result<(), Error> {
         self.execute(step, arguments, false).await.map(drop)
     }
 
-    /// Runs a step, and returns what it prints, which does not go to the log.
+    /// Runs a phase, and returns its output, which does not go to the log.
     pub async fn output(&self, step: &[&str], arguments: &[&str]) -> Result<Zeroizing<Vec<u8>>, Error> {
         self.execute(step, arguments, true).await
     }
 
-    /// Starts the kubelet. Whatever runs it tries again until kubeadm has written its configuration.
+    /// Starts the kubelet. Its service restarts it until kubeadm has written its configuration.
     pub async fn start_kubelet(&self) -> Result<(), Error> {
         start_kubelet(&self.programs.start_kubelet, &self.log).await
     }
@@ -162,7 +163,7 @@ impl Kubeadm {
         if status.success() {
             return Ok(out);
         }
-        // What it prints as a secret is no reason.
+        // Secret output is not used as an error message.
         let last = if last.is_empty() && !is_secret {
             String::from_utf8_lossy(&out).into_owned()
         } else {
@@ -173,7 +174,7 @@ impl Kubeadm {
 }
 
 impl Drop for Kubeadm {
-    /// Removes the configuration, which may hold a token, however the steps ended.
+    /// Removes the configuration, which may contain a token, whether the phases succeeded or not.
     fn drop(&mut self) {
         if let Err(error) = files::remove(&self.config) {
             tracing::warn!(%error, "could not delete kubeadm's configuration file");
@@ -181,7 +182,7 @@ impl Drop for Kubeadm {
     }
 }
 
-/// What the configuration file holds: these documents, and for a new cluster those of the node.
+/// The content of the configuration file: these documents and, for a new cluster, those of the node.
 fn text(programs: &Programs, documents: &[Value]) -> Result<Zeroizing<String>, Error> {
     // JSON is YAML.
     let documents: Vec<String> = documents.iter().map(Value::to_string).collect();
@@ -198,11 +199,11 @@ fn text(programs: &Programs, documents: &[Value]) -> Result<Zeroizing<String>, E
     Ok(text)
 }
 
-/// Has kubeadm judge these documents, with its defaults, before anything is done by them: versions, ranges of addresses,
-/// names.
+/// Lets kubeadm validate these documents, with its defaults, before anything is done with them: versions, address
+/// ranges, names.
 ///
 /// # Errors
-/// [`Error::Ended`] with what is wrong with them, or [`Error::TooNew`]; otherwise they could not be judged.
+/// [`Error::Ended`] with kubeadm's message, or [`Error::TooNew`]; other errors if they could not be validated.
 pub async fn validate(
     programs: &Programs,
     folder: &Path,
@@ -236,7 +237,7 @@ fn run_error(program: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Runs kubeadm for what it says, which is its last line. Nothing is changed by that.
+/// Runs kubeadm and returns the last line of its output. This changes nothing.
 async fn ask(programs: &Programs, arguments: &[&str]) -> Result<String, Error> {
     let what = || format!("kubeadm {}", arguments[0]);
     let error = |source| run_error(&programs.kubeadm, source);
@@ -244,7 +245,7 @@ async fn ask(programs: &Programs, arguments: &[&str]) -> Result<String, Error> {
     command.args(arguments);
     let mut child = spawn(&mut command, &programs.kubeadm.display().to_string())?;
     let _group = Group(child.id());
-    // What is judged may be judged often, and is nothing of the log of the bootstrapping.
+    // Requests may be validated often, and that output is not part of the log of the bootstrapping.
     let log = Log::default();
     let ended = timeout(JUDGE_LIMIT, async {
         let (out, err) = tokio::join!(
@@ -274,10 +275,10 @@ fn config(folder: &Path) -> PathBuf {
     folder.join("kubeadm.yaml")
 }
 
-/// Ends the steps of an earlier process, which did not end with it. True when there was one.
+/// Kills the phases of an earlier process that did not end with it. True if there were any.
 ///
-/// A step is told by the configuration file that it was given, which is this node's alone. Whoever calls has the lock of
-/// the registers, so that no step of an earlier process is yet to begin.
+/// A phase is identified by its configuration file, which is unique to this node. The caller holds the lock of the
+/// registers, so that no earlier process can start another phase.
 pub fn end_left_over(folder: &Path) -> bool {
     let argument = format!("--config={}", config(folder).display());
     let mut ended = false;
@@ -297,21 +298,21 @@ fn processes() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Ends the process group of a process, unless it is our own.
+/// Kills the process group of a process, unless it is our own.
 fn end_group_of(process: i32) -> bool {
     let group = Pid::from_raw(process).and_then(|id| rustix::process::getpgid(Some(id)).ok());
     let group = group.filter(|group| *group != rustix::process::getpgrp());
     group.is_some_and(|group| rustix::process::kill_process_group(group, Signal::KILL).is_ok())
 }
 
-/// Ends a program and what it started when it is dropped, as when its time is up.
+/// Kills a program and its children when dropped, for example at the time limit.
 struct Group(Option<u32>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         let id = self.0.and_then(|id| id.try_into().ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
-            // Nobody is left in the group when it ended by itself.
+            // The group is empty if it ended by itself.
             let _ = rustix::process::kill_process_group(id, Signal::KILL);
         }
     }
@@ -330,7 +331,7 @@ fn spawn(command: &mut Command, program: &str) -> Result<Child, Error> {
     })
 }
 
-/// Copies what comes to the log. Returns the last line that says something.
+/// Copies the output to the log. Returns the last line that is useful as an error message.
 async fn follow(output: Option<impl AsyncRead + Unpin>, log: &Log) -> io::Result<String> {
     let Some(output) = output else {
         return Ok(String::new());
@@ -340,7 +341,7 @@ async fn follow(output: Option<impl AsyncRead + Unpin>, log: &Log) -> io::Result
     while let Some(line) = lines.next_segment().await? {
         let line = String::from_utf8_lossy(&line);
         log.line(&line);
-        // kubeadm ends with an advice; what failed stands above it.
+        // kubeadm's last line is a hint; the error is above it.
         if !line.trim().is_empty() && !line.starts_with("To see the stack trace") {
             last = crate::log::redacted(line.trim());
         }
@@ -357,7 +358,7 @@ async fn read_all(output: Option<impl AsyncRead + Unpin>) -> io::Result<Zeroizin
     Ok(read)
 }
 
-/// Runs what starts the kubelet. With nothing to run, somebody else starts it.
+/// Runs the command that starts the kubelet. If it is empty, something else starts the kubelet.
 pub async fn start_kubelet(command: &[String], log: &Log) -> Result<(), Error> {
     let Some((program, arguments)) = command.split_first() else {
         return Ok(());
@@ -365,7 +366,7 @@ pub async fn start_kubelet(command: &[String], log: &Log) -> Result<(), Error> {
     log.line(&format!("+ {}", command.join(" ")));
     let mut started = Command::new(program);
     started.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    // It may leave the kubelet behind, with these, so nobody waits for their end.
+    // The kubelet may inherit these, so we must not wait until they are closed.
     started.stdout(Stdio::null()).stderr(Stdio::null());
     let error = |source| Error::Run {
         program: program.clone(),
@@ -415,7 +416,7 @@ pub async fn reset(programs: &Programs, log: &Log) -> Result<(), Error> {
 const API: &str = "kubeadm.k8s.io/v1beta4";
 const INIT: &str = "InitConfiguration";
 
-/// What `kubeadm init` is told.
+/// The settings of `kubeadm init`.
 #[derive(Debug)]
 pub struct Init<'a> {
     /// The node's name.
@@ -424,15 +425,15 @@ pub struct Init<'a> {
     pub address: IpAddr,
     /// The cluster's name.
     pub cluster: &'a str,
-    /// As `v1.36.3`.
+    /// Such as `v1.36.3`.
     pub version: &'a str,
-    /// `host:port`; empty is the node's own.
+    /// `host:port`; empty for the node's own address.
     pub endpoint: &'a str,
-    /// Further names of the API server.
+    /// Further names in the API server's certificate.
     pub sans: &'a [String],
-    /// Addresses of Services; empty is kubeadm's default.
+    /// Address range of Services; empty for kubeadm's default.
     pub service_cidr: &'a str,
-    /// Addresses of pods.
+    /// Address range of pods.
     pub pod_cidr: &'a str,
 }
 
@@ -469,7 +470,7 @@ pub fn init_documents(init: &Init<'_>, programs: &Programs, certificates: &Path)
         "kind": INIT,
         "localAPIEndpoint": {"advertiseAddress": init.address, "bindPort": API_PORT},
         "nodeRegistration": registration(init.node, init.address, programs),
-        // Nobody is given this token, which kubeadm makes in any case: nodes get theirs with a ticket.
+        // Nobody gets this token, which kubeadm creates in any case: nodes get one with their ticket.
         "bootstrapTokens": [{"ttl": "1m0s", "usages": ["signing", "authentication"], "groups": [GROUP]}],
         "timeouts": {"controlPlaneComponentHealthCheck": API_LIMIT},
     });
@@ -477,10 +478,10 @@ pub fn init_documents(init: &Init<'_>, programs: &Programs, certificates: &Path)
     vec![node, cluster]
 }
 
-/// Kubernetes' group of nodes that join by a token.
+/// The Kubernetes group of nodes that join with a token.
 const GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 
-/// What `kubeadm join` is told.
+/// The settings of `kubeadm join`.
 #[derive(Debug)]
 pub struct Join<'a> {
     /// The node's name.
@@ -491,13 +492,13 @@ pub struct Join<'a> {
     pub endpoint: &'a str,
     /// A bootstrap token.
     pub token: &'a str,
-    /// `sha256:<hex>` of the authority's public key.
+    /// `sha256:<hex>` of the CA's public key.
     pub authority_hashes: &'a [String],
-    /// It is to run an API server.
+    /// True for a node that will run an API server.
     pub is_control_plane: bool,
 }
 
-/// The documents of `kubeadm join`. They hold the token.
+/// The documents of `kubeadm join`. They contain the token.
 pub fn join_documents(join: &Join<'_>, programs: &Programs) -> Vec<Value> {
     let mut node = json!({
         "apiVersion": API,
@@ -533,7 +534,7 @@ fn patched(node: &mut Value, programs: &Programs) {
     }
 }
 
-/// The node's own API server.
+/// The address of the node's own API server.
 fn endpoint(address: IpAddr) -> String {
     std::net::SocketAddr::new(address, API_PORT).to_string()
 }

@@ -1,7 +1,8 @@
-//! Makes a bare node the first or another node of a cluster.
+//! Turns a bare node into the first or another node of a cluster.
 //!
-//! Two halves run at the same time: one waits for an init request, the other asks for a ticket to join. Whichever succeeds first
-//! locks the node, which cannot be undone, and goes through its stages; the other stops. A file records the outcome.
+//! Two halves run concurrently: one waits for an init request, the other asks for a ticket to join. The first one to
+//! succeed locks the node, which cannot be undone, and goes through its stages; the other one stops. A file records the
+//! outcome.
 
 pub mod args;
 pub mod chain;
@@ -25,7 +26,7 @@ mod serve;
 pub mod site;
 pub mod stage;
 
-/// What the lock is made of. The model of `tests/model_lock.rs` compiles `lock.rs` with loom's.
+/// The synchronisation primitives of the lock. `tests/model_lock.rs` compiles `lock.rs` with loom's instead.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
-//! Which half bootstraps the node, and how the other one stops.
+//! Decides which half bootstraps the node, and stops the other one.
 
 use super::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, PoisonError};
 
-/// Unlocked at first; locked once and for all by one of the halves.
+/// Unlocked at first; locked once, for ever, by one of the halves.
 #[derive(Debug, Default)]
 pub struct NodeLock {
     locked: AtomicBool,
@@ -12,7 +12,7 @@ impl NodeLock {
     /// Locks the node, and then measures the cluster id. True for exactly one caller.
     ///
     /// # Errors
-    /// What `measure` returned. The node stays locked, since nobody can tell what was measured.
+    /// The error of `measure`. The node stays locked, since it is unknown whether the id was measured.
     pub fn try_lock_once<E>(&self, measure: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
         let swapped = self
             .locked
@@ -23,13 +23,13 @@ impl NodeLock {
         measure().map(|()| true)
     }
 
-    /// True when one of the halves has locked the node.
+    /// True if one of the halves has locked the node.
     pub fn is_locked(&self) -> bool {
         self.locked.load(Ordering::Acquire)
     }
 }
 
-/// Lets work of one half in until it is closed; work that is in finishes.
+/// Admits work of one half until it is closed; work that was admitted may finish.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<GateState>,
@@ -42,12 +42,12 @@ struct GateState {
     inside: usize,
 }
 
-/// The right to work. It ends when it is dropped.
+/// Permission to work, until it is dropped.
 #[derive(Debug)]
 pub struct Pass<'a>(&'a Gate);
 
 impl Gate {
-    /// Lets one piece of work in, unless the gate is closed.
+    /// Admits one piece of work, unless the gate is closed.
     pub fn enter(&self) -> Option<Pass<'_>> {
         let mut state = self.state();
         if state.closed {
@@ -57,18 +57,18 @@ impl Gate {
         Some(Pass(self))
     }
 
-    /// Lets nobody in any more. Returns at once, so that work that is inside can close its own gate.
+    /// Admits no more work. Returns at once, so that admitted work can close its own gate.
     pub fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
 
-    /// True when nobody is let in any more.
+    /// True if no more work is admitted.
     pub fn is_closed(&self) -> bool {
         self.state().closed
     }
 
-    /// Blocks until nobody is let in any more.
+    /// Blocks until the gate is closed.
     pub fn wait_until_closed(&self) {
         let mut state = self.state();
         while !state.closed {
@@ -76,7 +76,7 @@ impl Gate {
         }
     }
 
-    /// Blocks until the gate is closed and everybody has left.
+    /// Blocks until the gate is closed and all admitted work has ended.
     pub fn wait_until_left(&self) {
         let mut state = self.state();
         while !state.closed || state.inside > 0 {
@@ -96,12 +96,13 @@ impl Drop for Pass<'_> {
     }
 }
 
-/// Stops both halves, once: the winner calls it directly after locking, so that the other half is gone while it works.
+/// Stops both halves, once: the winner calls it right after locking, so that the other half ends while the winner
+/// works.
 #[derive(Debug, Default)]
 pub struct Cleaner {
-    /// What init requests come in by.
+    /// The gate for init requests.
     pub init: Gate,
-    /// What attempts to join start by.
+    /// The gate for attempts to join.
     pub join: Gate,
     called: AtomicBool,
 }

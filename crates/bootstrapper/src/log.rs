@@ -1,4 +1,4 @@
-//! What is told of the bootstrapping to whoever asked for it: what kubeadm prints, without tokens.
+//! The log of the bootstrapping for the caller: the output of kubeadm, without tokens.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 /// How many bytes are kept. kubeadm prints about 10 kB.
 const MOST: usize = 1024 * 1024;
 
-/// How long one message of the stream is, in bytes.
+/// The size of one message of the stream, in bytes.
 pub const CHUNK: usize = 1024;
 
 /// The log of this process, in memory.
@@ -27,7 +27,7 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Adds a line, without the tokens in it. What no longer fits is left out.
+    /// Appends a line without the tokens in it. Lines that no longer fit are dropped.
     pub fn line(&self, line: &str) {
         let line = redacted(line);
         tracing::info!(target: "kubeadm", "{line}");
@@ -39,14 +39,14 @@ impl Log {
         }
     }
 
-    /// At most [`CHUNK`] bytes from this position on.
+    /// At most [`CHUNK`] bytes, starting at this position.
     pub fn chunk(&self, position: usize) -> Vec<u8> {
         let bytes = self.bytes();
         let end = bytes.len().min(position + CHUNK);
         bytes.get(position..end).unwrap_or_default().to_vec()
     }
 
-    /// How many bytes there are, now and later.
+    /// The number of bytes, which can be watched.
     pub fn length(&self) -> watch::Receiver<usize> {
         self.length.subscribe()
     }
@@ -56,11 +56,11 @@ impl Log {
     }
 }
 
-/// How long the two parts of a bootstrap token are.
+/// The lengths of the two parts of a bootstrap token.
 const TOKEN: (usize, usize) = (6, 16);
 
-/// The line with every bootstrap token and every long run of base64 or hexadecimal, which may be a key, left out. A hash
-/// that is called one, `sha256:…`, stays.
+/// Removes every bootstrap token and every long run of base64 or hexadecimal, which may be a key. A labelled hash,
+/// `sha256:…`, stays.
 pub fn redacted(line: &str) -> String {
     let is_part_of_word = |char: char| char.is_ascii_alphanumeric() || "._-+/=".contains(char);
     let mut words = String::with_capacity(line.len());
@@ -87,7 +87,7 @@ fn has_token(word: &str) -> bool {
     })
 }
 
-/// 43 characters are 32 bytes of base64. Paths and names of that length have separators.
+/// 32 bytes are 43 characters of base64. Paths and names of that length contain separators.
 fn is_key(word: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+=_-".contains(&byte);
     let mut runs = word.split(['/', '.']);

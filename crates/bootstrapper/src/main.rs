@@ -1,4 +1,4 @@
-//! bootstrapper: from a bare node to one of a cluster.
+//! bootstrapper: turns a bare node into a node of a cluster.
 
 use clap::Parser as _;
 

@@ -1,4 +1,5 @@
-//! What the node is told about itself, and where the cluster is: a JSON file that whoever made the node writes.
+//! The node's metadata: what it should become, and where the cluster is. A JSON file that whoever creates the machine
+//! writes.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,43 +14,43 @@ use crate::stage::Role;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
-    /// The name the node is to have.
+    /// The name of the node.
     pub name: String,
-    /// What it is to be.
+    /// Its role.
     pub role: Role,
-    /// The address that other nodes reach it by.
+    /// The address at which other nodes reach it.
     pub address: IpAddr,
-    /// Addresses of nodes that the join service may be reached by; those of control planes, while there are any.
+    /// Addresses of nodes at which the join service may be reached; while there are control planes, theirs.
     #[serde(default)]
     pub control_planes: Vec<IpAddr>,
-    /// The bcrypt hash of the init secret; empty on a node that cannot be initialised.
+    /// The bcrypt hash of the init secret; empty on a node that must not be initialised.
     #[serde(default)]
     pub init_secret_hash: String,
 }
 
-/// Why there is no metadata. It may come later.
+/// Why there is no metadata. It may be there later.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is not there, or cannot be read.
+    /// The file does not exist, or cannot be read.
     #[error("could not read the metadata {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// It is not what a [`Metadata`] is read from. The text does not quote it, as it has the hash.
-    #[error("the metadata {} is not as docs/bootstrap.md has it: line {line}, column {column}", path.display())]
+    /// It is not a valid [`Metadata`]. The text does not quote it, because it contains the hash.
+    #[error("the metadata {} does not have the format in docs/bootstrap.md: line {line}, column {column}", path.display())]
     Form {
         /// The file.
         path: PathBuf,
-        /// Where it is wrong.
+        /// The line of the error.
         line: usize,
-        /// Where in that line.
+        /// The column of the error.
         column: usize,
     },
     /// A name that no node can have.
-    #[error("the metadata's name {0:?} is not one of a node")]
+    #[error("the metadata's name {0:?} cannot be the name of a node")]
     Name(String),
 }
 
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_documentation_shows_is_read_and_nothing_else() {
+    fn only_the_documented_format_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metadata.json");
         let good = r#"{"name": "node-1", "role": "controlPlane", "address": "198.18.0.2",

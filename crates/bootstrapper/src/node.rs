@@ -1,4 +1,4 @@
-//! What a node does when it starts, and what it does once one of the halves has its turn.
+//! What a node does at its start, and what it does once one of the halves has locked it.
 
 use std::fmt::Display;
 
@@ -8,21 +8,21 @@ use crate::lock::{Cleaner, NodeLock};
 use crate::record::{self, Failure, Record, RecordFile};
 use crate::stage::{Half, Role, Stage, stages};
 
-/// What a process of this node has to do.
+/// What a process on this node has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// Run both halves.
     Bootstrap,
-    /// Start the kubelet and end: the node was bootstrapped before it was rebooted.
+    /// Start the kubelet and exit: the node was bootstrapped before it was rebooted.
     Kubelet,
-    /// Write the failure down, if it is new, and end.
+    /// Record the failure, if it is new, and exit.
     Fail(Failure),
 }
 
-/// What to do at start, from register 15 and the record.
+/// What to do at the start, based on register 15 and the record.
 ///
-/// The record is written before the register. So a node that was killed in between has a record and no register, is not
-/// locked and starts over; one that was killed later has failed, because nobody knows how far the stage got.
+/// The record is written before the register. So a node that was killed in between has a record but a zero register, is
+/// not locked and starts over; one that was killed later has failed, because it is unknown how far the stage got.
 pub fn start(is_bootstrapped: bool, record: Option<&Record>) -> Start {
     match (record, is_bootstrapped) {
         (
@@ -37,7 +37,7 @@ pub fn start(is_bootstrapped: bool, record: Option<&Record>) -> Start {
         (Some(Record::Failed(failure)), _) => Start::Fail(failure.clone()),
         (Some(Record::Locked { stage, .. }), true) => Start::Fail(Failure {
             stage: *stage,
-            reason: "the bootstrapper ended before the stage did".to_owned(),
+            reason: "the bootstrapper ended before the stage was complete".to_owned(),
         }),
         (Some(Record::Locked { stage, .. }), false) => Start::Fail(registers_lost(*stage)),
         (Some(Record::Done), false) => Start::Fail(registers_lost(Stage::Measure)),
@@ -47,29 +47,30 @@ pub fn start(is_bootstrapped: bool, record: Option<&Record>) -> Start {
 fn registers_lost(stage: Stage) -> Failure {
     Failure {
         stage,
-        reason: "register 15 is zero, although it was measured: the registers were lost".to_owned(),
+        reason: "register 15 is zero, although the cluster id was measured: the registers were lost"
+            .to_owned(),
     }
 }
 
-/// How the turn of a half ended.
+/// How the attempt of a half to bootstrap ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The other half, or another request, has the node. This one stops, and has done nothing.
+    /// The other half, or another request, has locked the node. This one stops without having done anything.
     AlreadyLocked,
     /// The node is part of its cluster.
     Done,
-    /// The node is locked and failed. It is never tried again.
+    /// The node is locked and has failed. It is never retried.
     Failed(Failure),
 }
 
-/// The node as both halves see it.
+/// What both halves share.
 #[derive(Debug)]
 pub struct Node {
     /// Decides between the halves.
     pub lock: NodeLock,
     /// Stops them.
     pub cleaner: Cleaner,
-    /// Says how far the node is.
+    /// Records how far the node has come.
     pub record: RecordFile,
 }
 
@@ -83,11 +84,11 @@ impl Node {
         }
     }
 
-    /// Locks the node and goes through the stages of this half, each recorded before it begins and given up after its
+    /// Locks the node and goes through the stages of this half. Each is recorded before it begins, and has a time
     /// limit. `measure` is called first, by the winner only; `perform` for every stage after [`Stage::Clean`].
     ///
     /// # Errors
-    /// The record cannot be written. The node is locked then, and nothing after the last recorded stage was begun.
+    /// If the record cannot be written. The node is then locked, and nothing after the last recorded stage was begun.
     pub async fn bootstrap<M, P, E>(
         &self,
         half: Half,

@@ -1,4 +1,4 @@
-//! What a new cluster is told about itself: what the join service hands on to nodes that join.
+//! Writes into a new cluster what its join service has to know.
 
 use std::path::{Path, PathBuf};
 
@@ -14,51 +14,51 @@ const MANAGER: &str = "bootstrapper";
 
 const NAMESPACE: &str = "kube-system";
 
-/// Name of the `ConfigMap` with what the join service needs to know.
+/// Name of the `ConfigMap` for the join service.
 pub const INTERNAL_CONFIG: &str = "internal-config";
 
-/// The annotation of a node that names the `ConfigMap` of its components.
+/// The annotation of a node with the name of the `ConfigMap` of its components.
 const COMPONENTS: &str = "constellation.edgeless.systems/kubernetes-components";
 
-/// The objects could not be written.
+/// Why the objects could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No client of the API server.
-    #[error("could not reach the new cluster by {}: {source}", path.display())]
+    /// There is no client for the API server.
+    #[error("could not connect to the new cluster with {}: {source}", path.display())]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     Client { path: PathBuf, source: cluster::Error },
-    /// An object was not taken.
+    /// The API server refused an object.
     #[error("could not write {id}")]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     Write {
         id: Box<ObjectId>,
         source: cluster::Error,
     },
-    /// An object has a name that cannot be.
+    /// An object would have an invalid name.
     #[error("could not name an object of the new cluster")]
     Name(#[source] cluster::Error),
 }
 
-/// What is written down about the cluster.
+/// What is stored about the cluster.
 #[derive(Debug)]
 pub struct About<'a> {
-    /// The node.
+    /// The name of the node.
     pub node: &'a str,
-    /// What was measured.
+    /// The id that was measured.
     pub cluster_id: ClusterId,
-    /// What the id is derived with.
+    /// The salt that the id is derived with.
     pub measurement_salt: Salt,
     /// `host:port` of the API server.
     pub endpoint: &'a str,
-    /// Names and addresses in the API server's certificate, which no node that joins gets one for.
+    /// Names and addresses in the API server's certificate, for which no joining node gets a certificate.
     pub sans: &'a [String],
-    /// As `v1.36.3`.
+    /// Such as `v1.36.3`.
     pub version: &'a str,
-    /// What was installed.
+    /// The components that were installed.
     pub components: &'a [Component],
 }
 
-/// Writes the `ConfigMaps` and the annotation, as the administrator of this kubeconfig.
+/// Writes the `ConfigMaps` and the annotation, with the administrator's kubeconfig.
 pub async fn write(about: &About<'_>, kubeconfig: &Path) -> Result<(), Error> {
     let options = ClientOptions {
         kubeconfig: Some(kubeconfig.to_owned()),

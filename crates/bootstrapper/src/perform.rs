@@ -1,4 +1,4 @@
-//! What each stage does after the node is locked.
+//! What each stage after the lock does.
 
 use std::sync::Arc;
 
@@ -43,10 +43,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     Objects(#[from] objects::Error),
     #[error(
-        "whoever asked is gone, or does not read; the kubeconfig is /etc/kubernetes/admin.conf on this node"
+        "the caller is gone, or does not read the answer; the kubeconfig is /etc/kubernetes/admin.conf on this node"
     )]
     Answer,
-    #[error("{0} is no stage of this half")]
+    #[error("{0} is not a stage of this half")]
     Stage(Stage),
 }
 
@@ -57,12 +57,12 @@ pub(crate) struct InitWork {
     pub(crate) request: Request,
     pub(crate) master: MasterSecret,
     pub(crate) cluster_id: ClusterId,
-    /// What the stage of the cluster gives.
+    /// The result of the stage that creates the cluster.
     pub(crate) kubeconfig: Zeroizing<Vec<u8>>,
 }
 
 impl InitWork {
-    /// All but answering.
+    /// All stages except the answer.
     pub(crate) async fn perform(&mut self, stage: Stage) -> Result<(), Error> {
         match stage {
             Stage::Disk => {
@@ -91,13 +91,13 @@ impl InitWork {
         kubeadm.run(&["init", "phase", "certs", "all"], &[]).await?;
         self.sign_kubelet_certificate()?;
         kubeadm.start_kubelet().await?;
-        // A token is nobody's to see, and what joins gets a ticket.
+        // Tokens must not be shown, and joining nodes get a ticket.
         let skipped = "--skip-phases=preflight,certs,show-join-command";
         kubeadm.run(&["init"], &[skipped]).await?;
         let user = format!("--client-name={}-admin", request.cluster_name);
         let group = "--org=kubeadm:cluster-admins";
         self.kubeconfig = kubeadm.output(&["kubeconfig", "user"], &[&user, group]).await?;
-        // Only the node itself needs it, so it is not left there.
+        // Needed only here, so it is removed afterwards.
         let path = site::kubeadm(&site.args.data_dir).join("admin.conf");
         files::create_private(&path, &self.kubeconfig)?;
         let endpoint = documents[1]["controlPlaneEndpoint"].as_str().unwrap_or_default();
@@ -128,7 +128,7 @@ impl InitWork {
     }
 }
 
-/// What kubeadm is told of a new cluster.
+/// The kubeadm documents for a new cluster.
 pub(crate) fn init_documents(site: &Site, metadata: &Metadata, request: &Request) -> Vec<Value> {
     let init = Init {
         node: &metadata.name,
@@ -212,7 +212,7 @@ fn write_state(site: &Site, role: Role, salt: Salt) -> Result<(), Error> {
     Ok(files::create_private(&path, state.as_bytes())?)
 }
 
-/// Where the kubelet looks for it when it is told nothing else.
+/// Writes the certificate where the kubelet looks for it by default.
 fn write_kubelet_certificate(site: &Site, key: &str, certificate: &[u8]) -> Result<(), Error> {
     let folder = &site.args.kubelet_pki_dir;
     files::create_private(&folder.join("kubelet.key"), key.as_bytes())?;

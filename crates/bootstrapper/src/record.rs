@@ -1,4 +1,4 @@
-//! How far the node has come, in a file that survives a crash.
+//! Records how far the node has come, in a file that survives a crash.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage::{Half, Role, Stage};
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state", deny_unknown_fields)]
 pub enum Record {
-    /// The node is, or is about to be, locked, and this stage has begun.
+    /// The node is locked or about to be locked, and this stage has begun.
     Locked {
-        /// Who locked it.
+        /// The half that locked it.
         half: Half,
-        /// What it is to be.
+        /// The role of the node.
         role: Role,
-        /// What has begun.
+        /// The stage that has begun.
         stage: Stage,
     },
     /// The node is part of its cluster.
     Done,
-    /// It never will be, until it is reset.
+    /// The bootstrapping failed, until the node is reset.
     Failed(Failure),
 }
 
-/// What went wrong, and when.
+/// The failed stage, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("failed {stage}: {reason}; reset the node to try again")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failure {
     /// The stage that failed.
     pub stage: Stage,
-    /// Why. It holds no secrets.
+    /// The cause. It contains no secrets.
     pub reason: String,
 }
 
-/// The record cannot be read or written.
+/// Why the record could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {action} the node's record {}", path.display())]
 pub struct Error {
@@ -60,7 +60,7 @@ impl RecordFile {
         Self { path }
     }
 
-    /// What was written last; `None` on a new node.
+    /// The last record; `None` on a new node.
     pub fn read(&self) -> Result<Option<Record>, Error> {
         let json = match std::fs::read(&self.path) {
             Ok(json) => json,
@@ -71,7 +71,7 @@ impl RecordFile {
         Ok(Some(record))
     }
 
-    /// Takes the place of what was written before, whole or not at all, and returns when it is on the disk.
+    /// Replaces the previous record atomically, and returns once it is on disk.
     pub fn write(&self, record: &Record) -> Result<(), Error> {
         self.replace(record).map_err(|error| self.error("write", error))
     }

@@ -1,4 +1,4 @@
-//! An init request, checked before the node is locked: what is wrong with it later would be final.
+//! Validates an init request before the node is locked: a fault that is found later is final.
 
 use std::mem::take;
 use std::net::IpAddr;
@@ -14,31 +14,31 @@ use crate::join::is_endpoint;
 /// The longest name of a cluster.
 const LONGEST_NAME: usize = 63;
 
-/// A request that kubeadm can work with.
+/// A valid request.
 pub struct Request {
-    /// Holds the master secret.
+    /// Contains the master secret.
     pub kms_uri: Zeroizing<String>,
-    /// Must be that of no storage.
+    /// Must be the URI of the storage "none".
     pub storage_uri: String,
-    /// What the hash in the node's metadata is of.
+    /// The secret whose hash is in the node's metadata.
     pub init_secret: Zeroizing<Vec<u8>>,
-    /// The caller's.
+    /// Chosen by the caller.
     pub measurement_salt: Salt,
     /// A DNS label.
     pub cluster_name: String,
-    /// As `v1.36.3`.
+    /// Such as `v1.36.3`.
     pub version: String,
     /// Names and addresses.
     pub sans: Vec<String>,
-    /// Empty, or one range of each family.
+    /// Empty, or one range per address family.
     pub service_cidr: String,
-    /// As above.
+    /// Empty, or one range per address family.
     pub pod_cidr: String,
     /// Empty, or `host:port`.
     pub endpoint: String,
-    /// What is installed first.
+    /// The components to install first.
     pub components: Vec<Component>,
-    /// Send the log while it is written.
+    /// Send the log while it is being written.
     pub stream_log: bool,
 }
 
@@ -54,12 +54,12 @@ impl std::fmt::Debug for Request {
 }
 
 impl Request {
-    /// The init secret, which is judged before anything else of the request.
+    /// The init secret, which is checked before anything else in the request.
     pub fn secret(request: &mut InitRequest) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(std::mem::take(&mut request.init_secret))
     }
 
-    /// Checks every field but the secrets.
+    /// Validates every field except the secrets.
     pub fn read(mut request: InitRequest) -> Result<Self, Refusal> {
         let kms_uri = Zeroizing::new(std::mem::take(&mut request.kms_uri));
         let init_secret = Self::secret(&mut request);
@@ -76,18 +76,24 @@ impl Request {
         }
         let is_name = |san: &String| san.parse::<IpAddr>().is_ok() || is_endpoint(&format!("{san}:1"));
         if !request.apiserver_cert_sans.iter().all(is_name) {
-            return Err(wrong("apiserver_cert_sans", "has what is no name and no address"));
+            return Err(wrong(
+                "apiserver_cert_sans",
+                "contains something that is neither a name nor an address",
+            ));
         }
         for (field, range) in [
             ("service_cidr", &request.service_cidr),
             ("pod_cidr", &request.pod_cidr),
         ] {
             if !range.is_empty() && !range.split(',').all(is_range) {
-                return Err(wrong(field, "is not address/length, or two of them with a comma"));
+                return Err(wrong(
+                    field,
+                    "is not address/length, or two of them separated by a comma",
+                ));
             }
         }
         if overlap(&request.service_cidr, &request.pod_cidr) {
-            return Err(wrong("pod_cidr", "overlaps with the addresses of Services"));
+            return Err(wrong("pod_cidr", "overlaps with the address range of Services"));
         }
         let endpoint = &request.control_plane_endpoint;
         if !endpoint.is_empty() && !is_endpoint(endpoint) {
@@ -110,7 +116,7 @@ impl Request {
     }
 }
 
-/// The components of a request or a ticket.
+/// Parses the components of a request or a ticket.
 pub fn read_components(components: &[KubernetesComponent]) -> Result<Vec<Component>, components::Invalid> {
     let read = |component: &KubernetesComponent| {
         let KubernetesComponent {
@@ -140,7 +146,7 @@ fn is_range(text: &str) -> bool {
     range(text).is_some()
 }
 
-/// The bits of a range's address, how many of them there are, and how many count.
+/// A range as the bits of its address, the number of bits of its family, and the length of its prefix.
 fn range(text: &str) -> Option<(u128, u8, u8)> {
     let (address, length) = text.split_once('/')?;
     let length: u8 = length.parse().ok()?;
@@ -151,7 +157,7 @@ fn range(text: &str) -> Option<(u128, u8, u8)> {
     (length <= width).then_some((bits, width, length))
 }
 
-/// True when an address is in a range of both lists.
+/// True if a range of one list overlaps a range of the other.
 fn overlap(one: &str, other: &str) -> bool {
     let ranges = |list: &str| -> Vec<_> { list.split(',').filter_map(range).collect() };
     let others = ranges(other);
@@ -191,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubeadm_could_not_work_with_is_refused_by_the_name_of_the_field() {
+    fn an_invalid_request_is_refused_with_the_name_of_the_field() {
         let set = |field: fn(&mut InitRequest) -> &mut String, value: &'static str| (field, value);
         let texts = [
             ("cluster_name", set(|request| &mut request.cluster_name, "")),

@@ -1,4 +1,4 @@
-//! The process: from what is typed to the end of the node's bootstrapping.
+//! The process, from the command line to the end of the bootstrapping.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::record::{Failure, Record};
 use crate::site::{self, Site};
 use crate::{files, join_client, kubeadm, serve};
 
-/// How long the server may take to part with who is still connected.
+/// How long the server may take to close the remaining connections.
 const PARTING: Duration = Duration::from_secs(90);
 
 impl Args {
-    /// Does what was asked for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// The node is not, and perhaps never will be, part of a cluster; or what was asked for failed.
+    /// If the node is not, and perhaps never will be, part of a cluster; or if the command failed.
     pub async fn run(self) -> Result<()> {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
         tracing_subscriber::fmt()
@@ -35,7 +35,7 @@ impl Args {
             .with_writer(std::io::stderr)
             .with_env_filter(filter)
             .init();
-        // It fails when there is one, which is then the same.
+        // It fails if a provider is installed already, which is then the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         match self.command {
             Command::Run(args) => run(&args).await,
@@ -53,7 +53,7 @@ async fn run(args: &Run) -> Result<()> {
     if kubeadm::end_left_over(&site::kubeadm(&args.data_dir)) {
         tracing::warn!("stopped a step of kubeadm that an earlier process had left running");
     }
-    // What that process told kubeadm, with a token, and the administrator's kubeconfig.
+    // Files of that process: the configuration of kubeadm, with a token, and the administrator's kubeconfig.
     files::remove(&site::kubeadm(&args.data_dir))?;
     let recorded = site.recorded()?;
     match start(site.platform.registers().is_bootstrapped(), recorded.as_ref()) {
@@ -75,17 +75,17 @@ async fn run(args: &Run) -> Result<()> {
                 Ok(())
             }
             Outcome::Failed(failure) => fail(&site, &failure).await,
-            Outcome::AlreadyLocked => bail!("the node is locked, and nobody has it"),
+            Outcome::AlreadyLocked => bail!("the node is locked, but by neither half"),
         },
     }
 }
 
-/// Runs both halves until one of them has come to an end with the node.
+/// Runs both halves until one of them has finished with the node.
 async fn bootstrap(site: Arc<Site>) -> Result<Outcome> {
     let listen = site.args.listen;
     let listener = TcpListener::bind(listen)
         .await
-        .with_context(|| format!("could not listen at {listen}"))?;
+        .with_context(|| format!("could not listen on {listen}"))?;
     tracing::info!(address = %listener.local_addr()?, "waiting for an init request, and asking for a ticket to join");
     let (ended, mut outcome) = mpsc::channel(2);
     let mut serving = tokio::spawn(serve::serve(site.clone(), listener, ended.clone()));
@@ -94,7 +94,7 @@ async fn bootstrap(site: Arc<Site>) -> Result<Outcome> {
         outcome = outcome.recv() => outcome,
         served = &mut serving => {
             served?.context("could not serve init requests")?;
-            // Its gate was closed: the other half has the node.
+            // Its gate was closed: the other half has locked the node.
             outcome.recv().await
         }
     };
@@ -102,17 +102,17 @@ async fn bootstrap(site: Arc<Site>) -> Result<Outcome> {
         tracing::warn!("closed the remaining connections");
     }
     joining.abort();
-    let outcome = outcome.context("both halves ended without the node")?;
-    outcome.context("could not write the node's record; it counts as failed at the next start")
+    let outcome = outcome.context("both halves ended without a result")?;
+    outcome.context("could not write the node's record; the node will count as failed at the next start")
 }
 
-/// The end of a node that failed.
+/// Handles the failure of the node, and returns it as an error.
 async fn fail(site: &Site, failure: &Failure) -> Result<()> {
     if site.args.on_fatal == OnFatal::Reset {
         undo(&site.args, &site.log)
             .await
             .with_context(|| format!("could not reset the node, which {failure}"))?;
-        bail!("the node {failure}; it was reset, and the next start begins anew");
+        bail!("the node {failure}; it was reset, and the next start begins from scratch");
     }
     bail!("the node {failure}")
 }
@@ -124,24 +124,24 @@ async fn unlock(args: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Resets the node, also one whose files cannot be read: that is what a reset is for.
+/// Resets the node, even if its files cannot be read: a reset is for such nodes, too.
 async fn reset(args: &Run) -> Result<()> {
     let data = &args.data_dir;
     let registers = site::registers(data);
-    // Nobody else may use the node meanwhile. What is in the file does not matter.
+    // No other process may use the node meanwhile. The content of the file does not matter.
     let held = RegisterFile::lock(&registers);
-    let _held = held.with_context(|| format!("could not take {}", registers.display()))?;
+    let _held = held.with_context(|| format!("could not lock {}", registers.display()))?;
     undo(args, &Log::default()).await?;
     let key = site::key(data);
     if let Err(NotAKey(_)) = AttestationKey::open(&key) {
         files::remove(&key)?;
         let key = key.display();
-        tracing::warn!(%key, "removed a file that is no key: `bootstrapper attestation-key` makes one");
+        tracing::warn!(%key, "removed an invalid key file: `bootstrapper attestation-key` creates a new one");
     }
     Ok(())
 }
 
-/// Undoes what kubeadm did and forgets the node. The record goes last: what is cut off before it is done again.
+/// Undoes what kubeadm did, and removes the node's files. The record goes last: an interrupted undo is repeated.
 async fn undo(args: &Run, log: &Log) -> Result<()> {
     kubeadm::end_left_over(&site::kubeadm(&args.data_dir));
     kubeadm::reset(&site::programs(args), log).await?;
@@ -152,13 +152,13 @@ async fn undo(args: &Run, log: &Log) -> Result<()> {
         args.pki_dir.clone(),
         args.kubelet_pki_dir.clone(),
         site::disk(data),
-        // Hardware forgets its registers when it is rebooted.
+        // Hardware clears its registers at a reboot.
         site::registers(data),
         site::record_path(data),
     ] {
         files::remove(&path)?;
     }
-    tracing::warn!("the node was reset; its state disk cannot be opened any more");
+    tracing::warn!("the node was reset; its state disk can no longer be opened");
     Ok(())
 }
 
@@ -176,7 +176,7 @@ fn make_key(endorser: &Path, data: &Path) -> Result<()> {
     let text = std::fs::read_to_string(endorser).map(Zeroizing::new);
     let text = text.with_context(|| format!("could not read {}", endorser.display()))?;
     let seed: Result<Bytes<32>, _> = text.trim().parse();
-    // What is wrong with it is not said, as it is secret.
+    // The error does not quote the key, because it is secret.
     let Ok(seed) = seed else {
         bail!("{} is not an endorser's key", endorser.display());
     };

@@ -34,10 +34,10 @@ use crate::stage::{Half, Role, Stage};
 /// How a half ended.
 pub(crate) type Ended = Result<Outcome, record::Error>;
 
-/// How long whoever asked may take to read an answer.
+/// How long the caller may take to read an answer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Serves until the node is locked and who was served has left.
+/// Serves until the node is locked and all callers have left.
 pub(crate) async fn serve(
     site: Arc<Site>,
     listener: TcpListener,
@@ -112,7 +112,7 @@ impl Api for InitServer {
         let (answers, stream) = mpsc::channel(16);
         let (stream, taken) = watched(stream);
         let (site, ended) = (self.site.clone(), self.ended.clone());
-        // A thread of its own: stages write and sync files.
+        // On a blocking thread, because stages write and sync files.
         tokio::task::spawn_blocking(move || {
             let work = InitWork {
                 site,
@@ -129,7 +129,7 @@ impl Api for InitServer {
 }
 
 impl InitServer {
-    /// Has kubeadm judge what it would be told. One that is yet to be installed judges nothing.
+    /// Lets kubeadm validate the documents. If kubeadm itself is one of the components to install, this is skipped.
     async fn judge(&self, metadata: &Metadata, request: &Request) -> Result<(), Refusal> {
         let (programs, data) = (self.site.programs(), &self.site.args.data_dir);
         let mut components = request.components.iter();
@@ -145,11 +145,11 @@ impl InitServer {
         })
     }
 
-    /// Judges by the metadata as it is now: a secret that was replaced is no longer one.
+    /// Checks the secret against the current metadata: a secret that was replaced is no longer valid.
     async fn check(&self, secret: Zeroizing<Vec<u8>>, peer: IpAddr) -> Result<(), Refusal> {
         let (check, site) = (self.check.clone(), self.site.clone());
         let started = self.started;
-        // bcrypt takes a tenth of a second or more, one after the other.
+        // bcrypt takes a tenth of a second or more, and checks run one after the other.
         let checked = tokio::task::spawn_blocking(move || {
             let metadata = site.metadata();
             let hash = metadata
@@ -175,10 +175,10 @@ fn status(refusal: &Refusal) -> Status {
     Status::new(code, refusal.to_string())
 }
 
-/// Locks the node and makes the cluster, whoever is still there to hear of it.
+/// Locks the node and creates the cluster, even if the caller has gone.
 async fn initialise(mut work: InitWork, answers: Answers, taken: Taken, ended: mpsc::Sender<Ended>) {
     let site = work.site.clone();
-    // The server waits for this, so that nobody is cut off in the middle of an answer.
+    // The server waits for this, so that no answer is interrupted.
     let Some(_pass) = site.node.cleaner.init.enter() else {
         let _ = answers.send(Err(status(&Refusal::AlreadyLocked))).await;
         return;
@@ -223,7 +223,7 @@ async fn initialise(mut work: InitWork, answers: Answers, taken: Taken, ended: m
     let _ = ended.send(outcome).await;
 }
 
-/// Returns when the other end has taken everything, or is gone.
+/// Returns once the caller has read everything, or has gone.
 async fn delivered(answers: Answers) {
     let _ = answers.reserve_many(answers.max_capacity()).await;
 }
@@ -236,14 +236,14 @@ async fn answer(work: &InitWork, answers: &Answers, taken: Option<Taken>) -> Res
     };
     let message = message(Kind::InitSuccess(success));
     answers.send(Ok(message)).await.map_err(|_| Error::Answer)?;
-    // It counts when it was taken, also by who hangs up with it in hand.
+    // The answer counts once it was read, even if the caller hangs up right after.
     taken.ok_or(Error::Answer)?.await.map_err(|_| Error::Answer)
 }
 
-/// Tells when the success was taken. It fails when the stream is dropped before.
+/// Completes when the success was read. Fails if the stream is dropped before.
 type Taken = oneshot::Receiver<()>;
 
-/// What a caller of Init is told.
+/// The stream of answers to a caller of Init.
 type InitStream = Pin<Box<dyn Stream<Item = Result<InitResponse, Status>> + Send>>;
 
 fn watched(stream: mpsc::Receiver<Result<InitResponse, Status>>) -> (InitStream, Taken) {
@@ -261,7 +261,7 @@ fn watched(stream: mpsc::Receiver<Result<InitResponse, Status>>) -> (InitStream,
     (Box::pin(stream), taken)
 }
 
-/// The failure, then what of the log was not sent yet, then the status.
+/// Sends the failure, then the rest of the log, then the status.
 async fn tell(answers: &Answers, log: &Log, sent: usize, failure: &Failure) {
     let told = async {
         let error = failure.to_string();
@@ -273,7 +273,7 @@ async fn tell(answers: &Answers, log: &Log, sent: usize, failure: &Failure) {
     let _ = timeout(PATIENCE, told).await;
 }
 
-/// Sends the log from one position up to another. `None` when nobody listens, otherwise how far it came.
+/// Sends the log from one position to another. `None` if the caller is gone, otherwise the position that was reached.
 async fn send_log(answers: &Answers, log: &Log, from: usize, to: usize) -> Option<usize> {
     let mut position = from;
     while position < to {
@@ -294,7 +294,7 @@ fn message(kind: Kind) -> InitResponse {
     InitResponse { kind: Some(kind) }
 }
 
-/// Sends the log while it is written.
+/// Sends the log while it is being written.
 struct Streaming {
     stop: oneshot::Sender<()>,
     sent: tokio::task::JoinHandle<usize>,
@@ -314,7 +314,7 @@ impl Streaming {
         Self { stop, sent }
     }
 
-    /// How far it came. A reader that is slow gets the rest later, or not at all.
+    /// The position that was reached. A slow reader gets the rest later, or not at all.
     async fn stop(self) -> usize {
         let _ = self.stop.send(());
         self.sent.await.unwrap_or_default()
@@ -338,7 +338,7 @@ async fn follow(log: &Log, answers: &Answers, mut stopped: oneshot::Receiver<()>
             _ = &mut stopped => return position,
             sent = answers.send(Ok(message(Kind::Log(LogMessage { log: chunk })))) => match sent {
                 Ok(()) => position += taken,
-                // Nobody listens any more; the work goes on.
+                // The caller is gone; the work goes on.
                 Err(_) => return position,
             },
         }

@@ -15,33 +15,33 @@ use crate::metadata::{self, Metadata};
 use crate::node::Node;
 use crate::record::{self, RecordFile};
 
-/// Why the node cannot be opened.
+/// Why the node's files could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
-    #[error("could not open the platform; `bootstrapper attestation-key` makes its key")]
+    #[error("could not open the platform; `bootstrapper attestation-key` creates its key")]
     Platform(#[source] soft_tpm::Error),
     #[error("could not open the state disk")]
     Disk(#[source] disk::Error),
 }
 
-/// The node, as both halves and all their stages see it.
+/// The node, as both halves and all stages share it.
 #[derive(Debug)]
 pub struct Site {
     /// Lock, cleaner and record.
     pub node: Node,
-    /// What attests it, and is measured into.
+    /// The platform that attests the node, with its registers.
     pub platform: Arc<SoftTpm>,
-    /// What holds its state.
+    /// The state disk.
     pub disk: StateDisk,
-    /// What is told of the bootstrapping.
+    /// The log for the caller.
     pub log: Arc<Log>,
-    /// What it was started with.
+    /// The arguments of the process.
     pub args: Run,
 }
 
 impl Site {
-    /// Opens the node's files. Another process of the same node is refused.
+    /// Opens the node's files. Fails if another process uses the same node.
     pub fn open(args: &Run) -> Result<Self, Error> {
         let registers = RegisterFile::open(&registers(&args.data_dir)).map_err(Error::Platform)?;
         let key = AttestationKey::open(&key(&args.data_dir)).map_err(Error::Platform)?;
@@ -55,22 +55,22 @@ impl Site {
         })
     }
 
-    /// What the record says.
+    /// The current record.
     pub fn recorded(&self) -> Result<Option<record::Record>, record::Error> {
         self.node.record.read()
     }
 
-    /// The metadata as it is now.
+    /// The current metadata.
     pub fn metadata(&self) -> Result<Metadata, metadata::Error> {
         Metadata::read(&self.args.metadata)
     }
 
-    /// Measures the id of the cluster.
+    /// Measures the id of the cluster into its register.
     pub fn measure(&self, id: ClusterId) -> Result<(), soft_tpm::Error> {
         self.platform.measure(CLUSTER_REGISTER, id.measured())
     }
 
-    /// Judges the join service. A node that joins does not know its cluster yet, and compares later.
+    /// Validates the join service. A joining node does not know its cluster yet, and compares the register later.
     pub fn validator(&self, cluster_register: ClusterRegister) -> Arc<SoftTpmValidator> {
         Arc::new(SoftTpmValidator::new(Policy {
             endorsers: self.args.endorsers.clone(),
@@ -98,7 +98,7 @@ pub fn programs(args: &Run) -> Programs {
     }
 }
 
-/// How far the node is.
+/// The record in this folder.
 pub fn record(data: &Path) -> RecordFile {
     RecordFile::new(&record_path(data))
 }
@@ -108,27 +108,27 @@ pub fn record_path(data: &Path) -> PathBuf {
     data.join("record.json")
 }
 
-/// The registers of the platform.
+/// The file with the registers of the platform.
 pub fn registers(data: &Path) -> PathBuf {
     data.join("registers")
 }
 
-/// The attestation key of the platform.
+/// The file with the attestation key of the platform.
 pub fn key(data: &Path) -> PathBuf {
     data.join("attestation-key.json")
 }
 
-/// The state disk.
+/// The file of the state disk.
 pub fn disk(data: &Path) -> PathBuf {
     data.join("state-disk.json")
 }
 
-/// Role and measurement salt.
+/// The file with role and measurement salt.
 pub fn node_state(data: &Path) -> PathBuf {
     data.join("node-state.json")
 }
 
-/// What kubeadm is given, and its process id.
+/// The folder with kubeadm's configuration and kubeconfig.
 pub fn kubeadm(data: &Path) -> PathBuf {
     data.join("kubeadm")
 }

@@ -1,4 +1,4 @@
-//! What is done after the node is locked, in which order, and for how long.
+//! The stages after the lock, their order, and their time limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub enum Half {
     Join,
 }
 
-/// What the node is to be.
+/// The role of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
@@ -25,13 +25,13 @@ pub enum Role {
     Worker,
 }
 
-/// One step of a locked node. A failure in any of them is final.
+/// One stage of a locked node. A failure in any of them is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
     /// The cluster id is measured into register 15.
     Measure,
-    /// Both halves are asked to stop.
+    /// Both halves are told to stop.
     Clean,
     /// The state disk gets its passphrase.
     Disk,
@@ -41,16 +41,16 @@ pub enum Stage {
     KubeletCertificate,
     /// Role and measurement salt are written.
     NodeState,
-    /// The cluster is made: components, kubeadm init, network plugin.
+    /// The cluster is created: components, kubeadm init, network plugin.
     InitCluster,
     /// The node joins: components, kubeadm join.
     JoinCluster,
-    /// Whoever asked gets the kubeconfig.
+    /// The caller gets the kubeconfig.
     Answer,
 }
 
 impl Stage {
-    /// How long it may take. What is not done by then has failed, so that a locked node always comes to an end.
+    /// Its time limit. A stage that exceeds it has failed, so that a locked node always reaches an end.
     pub fn limit(self) -> Duration {
         let seconds = match self {
             Self::Measure | Self::Clean => 10,
@@ -79,14 +79,14 @@ impl fmt::Display for Stage {
     }
 }
 
-/// The stages of a half for a role, in their order. Nothing before the first of them is irreversible.
+/// The stages of a half for a role, in order. Nothing before the first of them is irreversible.
 pub fn stages(half: Half, role: Role) -> &'static [Stage] {
     use Stage::{
         Answer, Clean, ControlPlaneFiles, Disk, InitCluster, JoinCluster, KubeletCertificate, Measure,
         NodeState,
     };
     match (half, role) {
-        // The first node is a control plane whatever was asked for.
+        // The first node is a control plane, whatever its metadata says.
         (Half::Init, Role::ControlPlane | Role::Worker) => {
             &[Measure, Clean, Disk, NodeState, InitCluster, Answer]
         }

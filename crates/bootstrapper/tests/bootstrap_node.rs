@@ -1,4 +1,4 @@
-//! The lock under load, and nodes that are killed at every stage: each ends, and has one winner.
+//! The lock under load, and nodes that are killed at every stage: each reaches an end, and has exactly one winner.
 #![expect(clippy::unwrap_used, reason = "a file or thread that fails is a failed test")]
 
 use std::convert::Infallible;
@@ -53,13 +53,13 @@ fn registers(folder: &Path) -> RegisterFile {
     RegisterFile::open(&folder.join("registers")).unwrap()
 }
 
-/// What a process that starts in this folder does.
+/// What a process that starts in this folder would do.
 fn restarted(folder: &Path) -> Start {
     let is_bootstrapped = registers(folder).registers().is_bootstrapped();
     start(is_bootstrapped, record(folder).read().unwrap().as_ref())
 }
 
-/// A process that measures for real, and does `perform` for every stage.
+/// A process with a real measurement, which calls `perform` for every stage.
 async fn bootstrap(
     folder: &Path,
     half: Half,
@@ -84,7 +84,7 @@ const WAYS: [(Half, Role); 3] = [
     (Half::Join, Role::Worker),
 ];
 
-/// The stages that a process performs besides measuring and stopping the halves.
+/// The stages besides measuring and stopping the halves.
 fn performed(half: Half, role: Role) -> Vec<Stage> {
     let stages = stages(half, role).iter().copied();
     stages
@@ -137,7 +137,7 @@ async fn a_stage_that_fails_is_the_last_one_and_the_failure_survives_a_restart()
     }
 }
 
-/// The future is dropped in the middle of the stage: what is on the disk is what a killed process leaves.
+/// The future is dropped in the middle of a stage: the disk then contains what a killed process would leave.
 #[tokio::test]
 async fn a_node_that_is_killed_in_any_stage_has_failed_in_it() {
     for (half, role) in WAYS {
@@ -249,7 +249,7 @@ async fn a_record_that_cannot_be_written_keeps_the_node_locked_and_unmeasured() 
     assert!(!measured && node.lock.is_locked() && node.cleaner.join.is_closed());
 }
 
-/// Whichever half is first, the other one is told so while the first is still at work, and changes nothing.
+/// Whichever half is first, the other one is refused while the first is still working, and changes nothing.
 #[tokio::test]
 async fn the_half_that_is_second_stops_in_both_orders() {
     for (first, second) in [(Half::Init, Half::Join), (Half::Join, Half::Init)] {
@@ -269,7 +269,7 @@ async fn the_half_that_is_second_stops_in_both_orders() {
     }
 }
 
-/// Time stands still until everybody waits, so nobody waits minutes here.
+/// The paused clock advances once everything waits, so the test does not take minutes.
 #[tokio::test(start_paused = true)]
 async fn a_stage_that_hangs_fails_after_its_limit() {
     for (half, role) in WAYS {

@@ -1,4 +1,4 @@
-//! Every way in which the two halves can get in each other's way, tried out by loom on the source of the lock itself.
+//! All interleavings of the two halves, explored by loom on the source of the lock itself.
 
 /// The lock, compiled with loom's atomics and mutexes in place of the standard library's.
 #[path = "../src/lock.rs"]
@@ -24,17 +24,17 @@ struct Node {
     cleaner: Cleaner,
     /// How often the cluster id was measured.
     measured: AtomicUsize,
-    /// Winners that came to their end.
+    /// Winners that finished.
     done: AtomicUsize,
 }
 
 impl Node {
-    /// An init request that comes in: true when it bootstrapped the node.
+    /// An incoming init request: true if it bootstrapped the node.
     fn init(&self) -> bool {
         self.work(&self.cleaner.init)
     }
 
-    /// One attempt to join that got a ticket.
+    /// An attempt to join that got a ticket.
     fn join(&self) -> bool {
         self.work(&self.cleaner.join)
     }
@@ -55,24 +55,23 @@ impl Node {
         won
     }
 
-    /// What the process waits for before it ends.
+    /// What the process waits for before it exits.
     fn wait(&self) {
-        // Nobody is accepted any more, and then who is there leaves.
+        // First nothing more is accepted, then those inside leave.
         self.cleaner.init.wait_until_closed();
         self.cleaner.init.wait_until_left();
         self.cleaner.join.wait_until_left();
     }
 }
 
-/// Tries all orders in which at most two threads are interrupted where they need not wait: without this bound the
-/// halves alone take five minutes.
+/// Explores all orders with at most two preemptions: without this limit the halves alone take five minutes.
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(run);
 }
 
-/// loom fails a model in which a thread waits for ever, so this also shows that the end is always reached.
+/// loom fails a model in which a thread waits for ever, so this also shows that the process always ends.
 #[test]
 fn one_half_wins_the_other_stops_and_the_process_ends() {
     model(|| {

@@ -1,5 +1,5 @@
-//! The process itself, on loopback: initialised, joined, refused, raced and killed. kubeadm is a script that does what it is
-//! told by files, and the API server takes whatever it is sent; everything else is real.
+//! The process itself, on loopback: initialised, joined, refused, raced and killed. kubeadm is a script that files
+//! control, and the API server accepts everything; all else is real.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -39,10 +39,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tonic::{Code, Request, Response, Status};
 
-/// Longer than anything here takes on a machine that is busy.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A step waits while a file says so, fails when another says so, and does what the real one would have done.
+/// Each phase waits while a block file exists, fails if a fail file exists, and otherwise writes what the real one
+/// would.
 const KUBEADM: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 case "$*" in
@@ -68,7 +69,7 @@ case "$step" in
 esac
 "#;
 
-/// A folder with all that a node has, and what its programs leave there.
+/// A folder with everything that belongs to a node, and what its programs leave there.
 struct NodeFolder {
     folder: tempfile::TempDir,
     listen: SocketAddr,
@@ -80,17 +81,17 @@ fn endorser() -> Endorser {
     Endorser::from_seed(&[1; 32])
 }
 
-/// A loopback address that no other test has, so that nobody else comes to listen at a port of it.
+/// A loopback address that no other test uses, so that nothing else can listen on its ports.
 fn own_address() -> Ipv4Addr {
     static TAKEN: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, high | 1, low, TAKEN.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What the API server was sent: method, path and body.
+/// The requests to the API server: method, path and body.
 type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// Takes everything, and answers with what it was sent.
+/// Accepts everything, and echoes it.
 async fn api_server() -> (SocketAddr, Requests) {
     async fn take(State(requests): State<Requests>, request: HttpRequest<Body>) -> HttpResponse<Body> {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
@@ -292,7 +293,7 @@ fn cluster_id() -> ClusterId {
     ClusterId::derive(&master().measurement_secret(), Bytes([3; 32]))
 }
 
-/// An init request that can be worked with.
+/// A valid init request.
 fn asking(secret: &[u8]) -> InitRequest {
     let mut request = InitRequest::default();
     request.kms_uri = master().to_kms_uri().to_string();
@@ -305,7 +306,7 @@ fn asking(secret: &[u8]) -> InitRequest {
     request
 }
 
-/// All messages, and the status at the end.
+/// All messages, and the final status.
 async fn read(mut stream: Stream) -> (Vec<Kind>, Result<(), Status>) {
     let mut kinds = Vec::new();
     loop {
@@ -390,7 +391,7 @@ async fn a_bare_node_becomes_a_cluster_and_starts_its_kubelet_after_a_reboot() {
     }
 }
 
-/// Over and over, because the node hears of the end of the call while it waits for the answer to be taken.
+/// Repeated, because the node notices the end of the call while it waits for the answer to be read.
 #[tokio::test]
 async fn a_node_whose_answer_was_taken_is_done_although_the_caller_hung_up() {
     for _ in 0..10 {
@@ -411,7 +412,7 @@ async fn a_node_whose_answer_was_taken_is_done_although_the_caller_hung_up() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_the_log_gets_it_while_it_is_written_without_tokens() {
+async fn the_log_is_streamed_without_tokens_if_requested() {
     let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("block-init");
@@ -468,7 +469,7 @@ async fn a_second_request_is_refused_while_the_first_one_finishes() {
     let mut second = process.client().await;
     let first = process.init(b"right", false).await.unwrap();
     node.reached("reached-certs").await;
-    // The second one was connected before the node was locked; now nobody is any more.
+    // The second client connected before the node was locked; now no client can connect any more.
     eventually("the init port is closed", || {
         std::net::TcpStream::connect(node.listen).is_err()
     })
@@ -483,7 +484,7 @@ async fn a_second_request_is_refused_while_the_first_one_finishes() {
 }
 
 #[tokio::test]
-async fn a_failure_after_the_lock_is_told_in_order_and_survives_until_a_reset() {
+async fn a_failure_after_the_lock_is_reported_in_order_and_survives_until_a_reset() {
     let mut node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("fail-init");
@@ -523,7 +524,7 @@ async fn a_failure_after_the_lock_is_told_in_order_and_survives_until_a_reset() 
     assert_eq!(process.ended().await.code(), Some(0));
 }
 
-/// What a killed node may be: as new, or failed for good. Returns whether it is as new.
+/// A killed node has to be as new, or failed for good. True if it is as new.
 async fn is_as_new(node: &NodeFolder) -> bool {
     let process = node.started();
     let mut child = process.child;
@@ -574,11 +575,11 @@ async fn a_node_that_is_killed_in_any_step_of_kubeadm_has_failed_and_leaves_no_s
         };
         assert_eq!(failure.stage, Stage::InitCluster, "{step}");
         if step == "start-kubelet" {
-            // It is the kubelet's, which nothing here ends.
+            // It was started as the kubelet's service, which nothing here stops.
             node.unset("block-start-kubelet");
             continue;
         }
-        // A script that goes on would make this file again.
+        // A script that is still running would create this file again.
         node.unset(&format!("reached-{step}"));
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(!node.path(&format!("reached-{step}")).exists(), "{step} goes on");
@@ -607,10 +608,10 @@ async fn a_node_that_is_killed_at_any_time_is_as_new_or_has_failed() {
     println!("{new} as new, {failed} failed");
 }
 
-/// Gives out tickets as it is told, one at a time.
+/// A join service that issues tickets one at a time, when it is told to.
 struct Tickets {
     ticket: IssueJoinTicketResponse,
-    /// How many may go out.
+    /// How many may be issued.
     allowed: Arc<Semaphore>,
     asked: Arc<Mutex<Vec<IssueJoinTicketRequest>>>,
 }
@@ -645,7 +646,7 @@ async fn join_service(node: &NodeFolder, files: &[&str]) -> (Arc<Semaphore>, Ask
     join_service_of(cluster_id(), node, files).await
 }
 
-/// One on a node that measured this id, whatever cluster its tickets are for.
+/// One on a node that measured this id, whichever cluster its tickets are for.
 async fn join_service_of(measured: ClusterId, node: &NodeFolder, files: &[&str]) -> (Arc<Semaphore>, Asked) {
     let disk = node.path("disk-of-service");
     let _ = std::fs::create_dir(&disk);
@@ -703,7 +704,7 @@ async fn a_node_with_a_ticket_joins_and_takes_no_init_request_meanwhile() {
         let node = NodeFolder::new(role);
         node.set("block-join");
         let process = node.started();
-        // Attempts before the service is there are repeated.
+        // Attempts before the service exists are repeated.
         drop(process.client().await);
         eventually("an attempt that failed", || {
             node.text("log").contains("not joined yet")
@@ -812,8 +813,8 @@ async fn the_state_disk_of_a_member_is_unlocked_with_the_key_that_the_cluster_gi
 }
 
 impl NodeFolder {
-    /// Runs a command that fails at the first byte of a file, as on a full disk: what a crash between the making of a file
-    /// and its first byte leaves, this leaves too.
+    /// Runs a command with a file size limit of zero, as if the disk were full: the first write to a file fails, which
+    /// leaves the same as a crash between creating the file and writing its first byte.
     async fn out_of_space(&self, command: Command) -> ExitStatus {
         let command = command.into_std();
         let mut limited = Command::new("sh");
@@ -850,7 +851,7 @@ async fn a_crash_while_a_file_is_written_leaves_a_node_that_starts() {
     assert!(!node.path("data/attestation-key.json").exists());
     let made = node.attestation_key().output().await.unwrap();
     assert!(made.status.success());
-    // What an administrator names the machine by.
+    // The fingerprint by which an administrator identifies the machine.
     let key = AttestationKey::open(&node.path("data/attestation-key.json")).unwrap();
     let printed = String::from_utf8(made.stdout).unwrap();
     assert_eq!(printed.trim(), key.fingerprint().to_string());
@@ -882,7 +883,7 @@ async fn a_reset_needs_no_file_that_can_be_read() {
         }
         let process = node.started();
         drop(process.client().await);
-        // A node that runs is not reset under its feet.
+        // A running node is not reset.
         let refused = node.command("reset").status().await.unwrap();
         assert_eq!(refused.code(), Some(1), "{damaged}");
         process.killed().await;
@@ -890,7 +891,7 @@ async fn a_reset_needs_no_file_that_can_be_read() {
 }
 
 #[tokio::test]
-async fn the_secret_is_that_of_the_metadata_as_it_is_now() {
+async fn the_secret_is_checked_against_the_current_metadata() {
     let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     let process = node.started();
@@ -908,7 +909,7 @@ async fn the_secret_is_that_of_the_metadata_as_it_is_now() {
 }
 
 #[tokio::test]
-async fn what_kubeadm_does_not_take_locks_nothing() {
+async fn a_request_that_kubeadm_refuses_locks_nothing() {
     let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("fail-validate");
@@ -922,7 +923,7 @@ async fn what_kubeadm_does_not_take_locks_nothing() {
     "v1.37.0".clone_into(&mut newer.kubernetes_version);
     let refused = process.client().await.init(newer).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("which is newer"), "{refused}");
+    assert!(refused.message().contains("of the newer version"), "{refused}");
     assert_eq!(node.record(), None);
     let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
     status.unwrap();
@@ -958,19 +959,19 @@ async fn a_ticket_for_another_cluster_than_its_giver_is_of_is_not_used() {
     let process = node.started();
     eventually("another attempt", || asked.lock().unwrap().len() > 1).await;
     let log = node.text("log");
-    assert!(log.contains("it is of another one"), "{log}");
+    assert!(log.contains("that belongs to another cluster"), "{log}");
     process.killed().await;
     assert_eq!((node.record(), node.register()), (None, Bytes([0; 32])));
 }
 
-/// Kills the process as soon as its record says that it has begun this stage, or a later one of the same node.
+/// Kills the process as soon as the record says that it has begun this stage, or a later one of the same node.
 async fn killed_at(node: &NodeFolder, process: Process<'_>, stage: &str) {
     let record = node.path("data/record.json");
     let id = process.child.id().unwrap().to_string();
     let text = format!("\"stage\":\"{stage}\"");
     let killed = tokio::task::spawn_blocking(move || {
         let started = std::time::Instant::now();
-        // Without a pause: a stage may last no longer than a file takes to be written.
+        // Without a pause: a stage may be as short as writing one file.
         loop {
             let read = std::fs::read_to_string(&record).unwrap_or_default();
             if read.contains(&text) || read.contains("\"done\"") {

@@ -1,10 +1,10 @@
-//! Arguments that several verbs share: where values and charts come from, and how a repository or registry is reached.
+//! Arguments that several verbs share: values, chart sources, and access to repositories and registries.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Where values come from; the groups are applied in the order of these fields.
+/// The sources of values; the groups are applied in the order of these fields.
 #[derive(Debug, Args)]
 pub(crate) struct Values {
     /// Values in a YAML file, "-" for standard input (can specify multiple).
@@ -27,7 +27,7 @@ pub(crate) struct Values {
     pub(crate) set_literal: Vec<String>,
 }
 
-/// Where a chart that is not on disk comes from.
+/// The source of a chart that is not on disk.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Source {
     /// Address of the chart repository in which the chart is looked up by name.
@@ -43,7 +43,7 @@ pub(crate) struct Source {
     pub(crate) access: Access,
 }
 
-/// What is shown of us to where a chart is fetched from, and whom we trust.
+/// What we present when a chart is fetched, and which certificates and keys we trust.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Access {
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(crate) struct Access {
     pass_credentials: bool,
 }
 
-/// How a repository or registry is spoken to.
+/// Access to a repository or registry.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Remote {
     /// User name for the repository or registry.

@@ -1,4 +1,4 @@
-//! `kco audit-rbac`: the most that a chart's controller may ever be given, and whether renderings stay within.
+//! `kco audit-rbac`: the most that a chart's controller may ever be granted, and whether renderings stay within that.
 
 pub(crate) mod args;
 mod lookups;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::{chart_at, template, values};
 
-/// Where a composition of the chart would be.
+/// The namespace of the composition that charts are rendered for.
 const HOME: &str = "audit";
 
 /// Prints the bound of each chart, or checks renderings against it.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
     Ok(())
 }
 
-/// A folder without a chart of its own stands for all charts below it.
+/// A folder that is not a chart itself stands for all charts below it.
 fn collect(reference: &str, charts: &mut Vec<String>) -> Result<()> {
     let path = Path::new(reference);
     if !path.is_dir() || path.join("Chart.yaml").is_file() {
@@ -83,8 +83,8 @@ fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
         .iter()
         .filter(|kind| kind.group() == "rbac.authorization.k8s.io");
     let sections = [
-        ("kinds in namespaces", pairs(&bound.namespaced)),
-        ("kinds outside of namespaces", pairs(&bound.cluster)),
+        ("namespaced kinds", pairs(&bound.namespaced)),
+        ("cluster-scoped kinds", pairs(&bound.cluster)),
         (
             "namespaces that the chart names",
             scan.namespaces.iter().cloned().collect(),
@@ -111,10 +111,10 @@ fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
     text.join("\n") + "\n"
 }
 
-/// No public chart is to take longer to scan.
+/// Scanning any public chart should take less than this.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// What came of all charts.
+/// The totals over all charts.
 #[derive(Default)]
 struct Figures {
     charts: usize,
@@ -127,8 +127,8 @@ struct Figures {
     slowest: (Duration, PathBuf),
 }
 
-/// Renders each chart with its defaults and with each of its `ci/*values.yaml`: every kind must be in the scan, or
-/// its template listed as unresolved.
+/// Renders each chart with its defaults and with each of its `ci/*values.yaml`: every kind has to be in the scan's
+/// result, or its template has to be listed as unresolved.
 fn check(charts: &[String]) -> Result<()> {
     let mut figures = Figures::default();
     for reference in charts {
@@ -241,7 +241,7 @@ fn render(
     Ok(engine.render(values, &options(scan, operation)?)?)
 }
 
-/// Every version that the scan found is there, so that charts render what they can.
+/// Capabilities with every version that the scan found, so that charts render as much as they can.
 fn options(scan: &Scan, operation: Operation) -> Result<RenderOptions> {
     let mut capabilities = Capabilities::default();
     for kind in &scan.kinds {
@@ -285,7 +285,7 @@ fn kinds(rendered: &Rendered) -> Vec<(String, Kind)> {
     found
 }
 
-/// The names of the Secrets that are rendered.
+/// The names of the Secrets in a rendering.
 fn secrets(rendered: &Rendered) -> Vec<String> {
     let manifests = rendered.manifests.iter().map(|manifest| manifest.text.as_str());
     let hooks = rendered.hooks.iter().map(|hook| hook.manifest.as_str());
@@ -302,7 +302,7 @@ fn secrets(rendered: &Rendered) -> Vec<String> {
     names
 }
 
-/// Lists count as their items, as Helm sends them.
+/// A List counts as its items, since Helm sends those.
 fn add(object: &Value, list: Option<&Kind>, path: &str, found: &mut Vec<(String, Kind)>) {
     let text = |key: &str| object[key].as_str().map(str::to_owned);
     let of_list = |of: fn(&Kind) -> String| list.map(of).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The chart that a command line names: on disk, in a repository, in a registry (Helm's `LocateChart`).
+//! Finds the chart that a command line names: on disk, in a repository, in a registry (Helm's `LocateChart`).
 
 use std::fs;
 use std::path::Path;
@@ -25,12 +25,12 @@ pub(crate) fn load(reference: &str, args: &args::Source) -> Result<Chart> {
     Ok(locate(reference, args)?.chart)
 }
 
-/// Loads the chart and says where it was found.
+/// Loads the chart, with its digest.
 pub(crate) fn locate(reference: &str, args: &args::Source) -> Result<Located> {
     locate_as(reference, args, HelmLine::Four)
 }
 
-/// [`locate`] by the rules of a line of Helm.
+/// [`locate`] by the rules of a given line of Helm.
 pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
     let options = ChartOptions::from(helm);
     if let Some(path) = fetch::on_disk(reference, args)? {
@@ -43,7 +43,7 @@ pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) ->
     })
 }
 
-/// Helm names the chart's fault alone, not the path: that was just typed.
+/// Like Helm's, the error describes the fault without the path, which the user has just typed.
 fn on_disk(path: &Path, options: ChartOptions) -> Result<Located> {
     let (chart, digest) = if path.is_dir() {
         let files = folder::files_as(path, options)?;
@@ -59,7 +59,7 @@ fn on_disk(path: &Path, options: ChartOptions) -> Result<Located> {
     Ok(Located { chart, digest })
 }
 
-/// The same files give the same digest, wherever their folder lies.
+/// The same files give the same digest, wherever their folder is.
 fn digest_of(files: &[File]) -> String {
     let mut all = Vec::new();
     for file in files {

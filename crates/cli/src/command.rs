@@ -10,7 +10,7 @@ use crate::{
     version,
 };
 
-/// Name of the program as a plugin of kubectl.
+/// Name of the program as a kubectl plugin.
 const PLUGIN: &str = "kubectl-kco";
 
 /// Plans for Helm charts and compositions, shown before they run.
@@ -113,7 +113,7 @@ enum Command {
 }
 
 impl Kco {
-    /// Reads a command line, the first of which is the name by which the program was called.
+    /// Parses a command line; its first argument is the name that the program was called by.
     pub(crate) fn of(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
         let called = arguments.first().map(Path::new).and_then(Path::file_stem);

@@ -1,4 +1,4 @@
-//! `kco completion` and `kco docs`: completions for shells, and manual pages, made from the arguments themselves.
+//! `kco completion` and `kco docs`: shell completions and manual pages, generated from the arguments.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-/// Which shell.
+/// The shell.
 #[derive(Debug, Args)]
 pub(crate) struct Completion {
     /// The shell: bash, zsh, fish or powershell.

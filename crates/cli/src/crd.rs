@@ -10,7 +10,7 @@ use helm::engine::Engine;
 
 use crate::{args, chart_at};
 
-/// What to make a type of.
+/// The chart to generate a type from.
 #[derive(Debug, Args)]
 pub(crate) struct Crd {
     /// The chart: a folder, an archive, a URL, an OCI reference or REPOSITORY/CHART.
@@ -23,19 +23,19 @@ pub(crate) struct Crd {
     pub(crate) drop_bad_defaults: bool,
 }
 
-/// The type that a chart becomes.
+/// The type generated from a chart.
 pub(crate) struct Type {
     pub(crate) names: Names,
     pub(crate) version: ServedVersion,
     pub(crate) structural: Structural,
-    /// The chart's own word for its version.
+    /// The version as the chart writes it.
     pub(crate) of_chart: String,
-    /// What changed in its values since which version.
+    /// The changes of the values' schema, and the version since which.
     pub(crate) changes: Changes,
 }
 
 impl Type {
-    /// The custom resource definition with this version alone.
+    /// The custom resource definition with this version only.
     pub(crate) fn crd(&self) -> Result<CustomResourceDefinition, conversion::Error> {
         let crd = crdgen::crd(&self.names, &self.version, &self.structural.spec);
         conversion::remember(crd, &self.version, &self.of_chart, &self.changes)
@@ -43,12 +43,12 @@ impl Type {
 }
 
 impl Crd {
-    /// Works out the type.
+    /// Generates the type.
     pub(crate) fn read(&self) -> Result<Type> {
         self.read_other(&self.chart)
     }
 
-    /// Works out the type of another chart, found in the same way.
+    /// Generates the type of another chart, fetched in the same way.
     pub(crate) fn read_other(&self, chart: &str) -> Result<Type> {
         let chart = chart_at::load(chart, &self.source)?;
         let bad_defaults = if self.drop_bad_defaults {

@@ -1,4 +1,4 @@
-//! What a program of Docker's, such as `docker-credential-ecr-login`, keeps as the login for a registry.
+//! Logins for registries that a Docker credential helper stores, such as `docker-credential-ecr-login`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,11 +8,12 @@ use charts::source::{Credentials, Kept, Password};
 use docker_credential::{CredentialRetrievalError as Failure, DockerCredential};
 use serde_json::json;
 
-/// Asks a helper for the login at a server. None when it keeps none.
+/// Asks a helper for the login at a server. None if it has none.
 ///
 /// # Errors
 ///
-/// When the helper cannot be run or fails. What it printed is not part of the message: it may be a password.
+/// If the helper cannot be run, or fails. The message does not include the helper's output, which may contain a
+/// password.
 pub(crate) fn ask(helper: &str, server: &str) -> Result<Option<Kept>, String> {
     let config = json!({"credHelpers": {server: helper}}).to_string();
     match docker_credential::get_credential_from_reader(config.as_bytes(), server) {
@@ -23,40 +24,40 @@ pub(crate) fn ask(helper: &str, server: &str) -> Result<Option<Kept>, String> {
                 password: Password::new(password),
             })))
         }
-        // How the helpers of Docker say so; the registry is then asked as nobody, as Docker does.
+        // The message of Docker's helpers for that; like in Docker, the registry is then accessed anonymously.
         Err(Failure::HelperFailure { stdout, .. }) if stdout.contains("credentials not found") => Ok(None),
         Err(Failure::HelperFailure { .. }) => Err("it failed".to_owned()),
         Err(Failure::MalformedHelperResponse) => {
-            Err("its answer is not that of a credential helper".to_owned())
+            Err("its answer is not in the format of a credential helper".to_owned())
         }
         Err(_) => Err("it cannot be run: is it installed and on the PATH?".to_owned()),
     }
 }
 
-/// Has a helper keep a login.
+/// Stores a login in a helper.
 ///
 /// # Errors
-/// When it cannot be run or fails. What it printed is not part of the message.
+/// If it cannot be run, or fails. The message does not include its output.
 pub(crate) fn store(helper: &str, server: &str, username: &str, password: &str) -> Result<()> {
     let login = json!({"ServerURL": server, "Username": username, "Secret": password});
     tell(helper, "store", &login.to_string())
 }
 
-/// Has a helper forget the login at a server.
+/// Removes the login at a server from a helper.
 ///
 /// # Errors
-/// As [`store`].
+/// See [`store`].
 pub(crate) fn erase(helper: &str, server: &str) -> Result<()> {
     tell(helper, "erase", server)
 }
 
-/// The two verbs that `docker_credential` does not have.
+/// Runs one of the two commands that `docker_credential` does not support.
 fn tell(helper: &str, verb: &str, input: &str) -> Result<()> {
     let program = format!("docker-credential-{helper}");
     // A name, not a path.
     ensure!(
         !helper.contains(['/', '\\']),
-        "{helper:?} is no name of a credential helper"
+        "{helper:?} is not the name of a credential helper"
     );
     let mut child = Command::new(&program)
         .arg(verb)
@@ -66,7 +67,7 @@ fn tell(helper: &str, verb: &str, input: &str) -> Result<()> {
         .spawn()
         .with_context(|| format!("could not run {program}: is it installed and on the PATH?"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that does not read its input says so by its status.
+        // If it fails without reading its input, its exit status shows that.
         let _ = stdin.write_all(input.as_bytes());
     }
     let status = child

@@ -1,5 +1,5 @@
-//! `kco dependency`: the charts that a chart needs, listed, and fetched into its `charts/`
-//! (Helm's `pkg/action/dependency.go`).
+//! `kco dependency`: lists the dependencies of a chart, and fetches them into its `charts/` (Helm's
+//! `pkg/action/dependency.go`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Dependency) -> Result<()> {
     }
 }
 
-/// Fetches the newest versions that fit.
+/// Fetches the newest versions in range.
 pub(crate) fn update(chart: &Path, access: &args::Access) -> Result<Vec<Built>> {
     let options = options(access)?;
     Ok(fetch::wait_for(dependencies::update(chart, &options))??)
@@ -132,7 +132,7 @@ fn list(args: &List) -> Result<()> {
     Ok(())
 }
 
-/// What is in a folder, by name.
+/// The entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = found
@@ -147,7 +147,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// What `charts/` has of a dependency, in Helm's words.
+/// The state of a dependency in `charts/`, in Helm's words.
 fn status(charts: &Path, dependency: &chart::Dependency, parent: &Chart) -> &'static str {
     let prefix = format!("{}-", dependency.name);
     let mut archives: Vec<(PathBuf, String)> = entries(charts)
@@ -159,7 +159,7 @@ fn status(charts: &Path, dependency: &chart::Dependency, parent: &Chart) -> &'st
         })
         .collect();
     if archives.len() > 1 {
-        // Another chart's name may begin with the one of this.
+        // The name of another chart may begin with this one's.
         archives.retain(|(_, version)| semver::Version::parse_strict(version).is_ok());
         if archives.len() > 1 {
             return "too many matches";
@@ -182,7 +182,7 @@ fn status(charts: &Path, dependency: &chart::Dependency, parent: &Chart) -> &'st
     }
 }
 
-/// What is wrong with the version of a chart that is there.
+/// Whether the version of an existing chart is wrong.
 fn fit(dependency: &chart::Dependency, found: &Chart) -> Option<&'static str> {
     let version = &found.metadata().version;
     if *version == dependency.version {
@@ -195,7 +195,7 @@ fn fit(dependency: &chart::Dependency, found: &Chart) -> Option<&'static str> {
     }
 }
 
-/// Columns as wide as their widest cell, each behind a tab but the first.
+/// Columns as wide as their widest cell, separated by tabs.
 fn table(rows: &[[String; 4]], most: usize) -> String {
     let cut = |cell: &String| -> String {
         if cell.chars().count() <= most {

@@ -1,4 +1,4 @@
-//! `kco env`: the variables of the environment that Helm knows, with their values (Helm's `pkg/cli/environment.go`).
+//! `kco env`: the environment variables that Helm uses, with their values (Helm's `pkg/cli/environment.go`).
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,7 +16,7 @@ pub(crate) struct Env {
     name: Option<String>,
 }
 
-/// Prints them all by name, or one.
+/// Prints all of them sorted by name, or one.
 pub(crate) fn run(args: &Env) -> Result<()> {
     let variables = variables();
     if let Some(name) = &args.name {
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Env) -> Result<()> {
     report::out(&lines.collect::<String>())
 }
 
-/// The file or folder that Helm finds by this variable.
+/// The file or folder that this variable names.
 pub(crate) fn path(name: &str) -> PathBuf {
     variables().remove(name).unwrap_or_default().into()
 }
@@ -98,7 +98,7 @@ fn variables() -> BTreeMap<&'static str, String> {
     .into()
 }
 
-/// A folder of Helm's: named by its own variable, or below one of the desktop's or of the home folder.
+/// One of Helm's folders: named by its own variable, or below the XDG folder or the home folder.
 fn home(own: &str, base: &str, usual: &str) -> String {
     let set = |name: &str| {
         env::var_os(name)

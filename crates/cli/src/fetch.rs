@@ -1,4 +1,4 @@
-//! What a command line says about a chart's source, fetched.
+//! Fetches a chart from the source that the command line describes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub(crate) fn archive(reference: &str, args: &args::Source) -> Result<Archive> {
     ))??)
 }
 
-/// The files of a chart on disk or elsewhere, by their paths from its root. Without `--repo` a path that exists wins.
+/// The files of a chart, by their paths from its root. Without `--repo`, an existing path on disk is used.
 pub(crate) fn files(reference: &str, args: &args::Source) -> Result<Vec<File>> {
     let bytes = if let Some(path) = on_disk(reference, args)? {
         if path.is_dir() {
@@ -55,7 +55,8 @@ pub(crate) fn files(reference: &str, args: &args::Source) -> Result<Vec<File>> {
     Ok(chart::unpack(&bytes, &chart::Limits::default())?)
 }
 
-/// The path that a chart's reference is. Nothing vouches for what is on disk, so it cannot be asked for verified.
+/// The path of a chart on disk, if the reference is one. Nothing signs files on disk, so `--verify` is refused for
+/// them.
 pub(crate) fn on_disk<'a>(reference: &'a str, args: &args::Source) -> Result<Option<&'a Path>> {
     let path = Path::new(reference);
     if args.repo.is_some() || !path.exists() {
@@ -67,7 +68,7 @@ pub(crate) fn on_disk<'a>(reference: &'a str, args: &args::Source) -> Result<Opt
     Ok(Some(path))
 }
 
-/// What a fetch shows of us, and whom it trusts.
+/// The credentials that a fetch uses, and what it trusts.
 pub(crate) fn access(args: &args::Access) -> Result<Access> {
     Ok(Access {
         verify: args.verify.then(|| keyring(args)).transpose()?,
@@ -75,7 +76,7 @@ pub(crate) fn access(args: &args::Access) -> Result<Access> {
     })
 }
 
-/// The same, for one who verifies nothing.
+/// The same without verification of signatures.
 pub(crate) fn access_by(args: &args::Remote) -> Result<Access> {
     let credentials = args.username.as_ref().map(|username| Credentials {
         username: username.clone(),
@@ -99,7 +100,7 @@ pub(crate) fn access_by(args: &args::Remote) -> Result<Access> {
     })
 }
 
-/// Where `helm registry login` and `docker login` keep logins.
+/// The files in which `helm registry login` and `docker login` store logins.
 fn logins() -> Vec<PathBuf> {
     let docker = std::env::var_os("DOCKER_CONFIG")
         .map(PathBuf::from)
@@ -111,7 +112,7 @@ fn logins() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whom we trust, and what we show, by the files of these names.
+/// The certificate authorities that we trust and our client certificate, from these files.
 pub(crate) fn trust(
     ca_file: Option<&Path>,
     cert_file: Option<&Path>,
@@ -142,12 +143,12 @@ fn keyring(args: &args::Access) -> Result<Verify> {
         .keyring
         .clone()
         .or_else(usual)
-        .context("there is no home folder with a keyring: name one by --keyring")?;
+        .context("there is no home folder with a keyring: pass one with --keyring")?;
     let keyring = Keyring::parse(&read(&path)?).with_context(|| unusable(&path))?;
     Ok(Verify::Provenance(keyring))
 }
 
-/// Runs to its end what takes its time.
+/// Runs a future to completion.
 pub(crate) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

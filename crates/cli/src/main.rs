@@ -1,4 +1,4 @@
-//! `kco`: the same plans as the controllers', from a terminal.
+//! `kco`: the controllers' plans, and Helm's commands, in a terminal.
 
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ mod template;
 mod values;
 mod version;
 
-/// As the controllers do; see the crate `runtime`.
+/// The same allocator as the controllers'; see the crate `runtime`.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -46,7 +46,8 @@ fn main() -> ExitCode {
     match command::Kco::of(std::env::args_os()) {
         Ok(kco) => kco.run(),
         Err(error) => {
-            // Help is asked for and no failure; everything else ends with 1, as in Helm, where clap would end with 2.
+            // Asking for help is not a failure; everything else exits with 1 as Helm does, where clap would exit with
+            // 2.
             let _ = error.print();
             ExitCode::from(u8::from(error.use_stderr()))
         }

@@ -1,4 +1,4 @@
-//! `kco package`: what `helm package` makes (Helm's `pkg/cmd/package.go`).
+//! `kco package`: the archives of `helm package` (Helm's `pkg/cmd/package.go`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(crate) struct Package {
     access: args::Access,
 }
 
-/// Packs charts.
+/// Packages charts.
 pub(crate) fn run(args: &Package) -> Result<()> {
     if args.charts.is_empty() {
         bail!("need at least one argument, the path to the chart");
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Package) -> Result<()> {
     Ok(())
 }
 
-/// The time that all files get, where reproducible archives are asked for.
+/// The timestamp of all files, for reproducible archives.
 pub(crate) fn source_date_epoch() -> Result<Option<u64>> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) if !text.is_empty() => {

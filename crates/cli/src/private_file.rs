@@ -1,4 +1,4 @@
-//! Files with credentials: readable by their owner alone, and whole at every moment.
+//! Files with credentials: readable only by their owner, and never partly written.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use tempfile::NamedTempFile;
 
-/// Writes a file that only its owner can read. Its folder is made where it is missing.
+/// Writes a file that only its owner can read, and creates its folder if it does not exist.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
     let written = || {
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        // Such a file is made with mode 0600.
+        // This creates the file with mode 0600.
         let mut file = NamedTempFile::new_in(folder)?;
         file.write_all(content)?;
         file.persist(path)?;

@@ -1,4 +1,4 @@
-//! How far a long step is, for people: on a terminal alone, and never on standard output.
+//! Progress of long steps, for people: only on a terminal, and never on standard output.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use charts::source::{Transfer, Watcher};
 
-/// What takes less time than this is not worth a word.
+/// Steps shorter than this are not shown.
 const SHORT: Duration = Duration::from_millis(500);
 /// How often the line is drawn.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many characters is the bar wide.
+/// Width of the bar in characters.
 const WIDTH: u64 = 24;
 
-/// The one line of the terminal on which progress is drawn.
+/// The line of the terminal on which progress is drawn.
 struct Line {
-    /// When the transfer on it began, and of what it is.
+    /// When the current transfer began, and its name.
     began: Option<(Instant, String)>,
     drawn: Option<Instant>,
 }
@@ -25,7 +25,7 @@ static LINE: Mutex<Line> = Mutex::new(Line {
     drawn: None,
 });
 
-/// Who draws downloads and uploads; nobody where nobody watches.
+/// The function that draws downloads and uploads; none if standard error is not a terminal.
 pub(crate) fn watcher() -> Option<Watcher> {
     stderr().is_terminal().then_some(draw)
 }
@@ -71,7 +71,7 @@ fn draw(transfer: Transfer<'_>) {
     }
 }
 
-/// The line. What a host calls a file is no command for the terminal.
+/// The text of the line. Control characters in a name that a server chose are not printed.
 fn shown(transfer: Transfer<'_>) -> String {
     let Transfer {
         path, done, total, ..

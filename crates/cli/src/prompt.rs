@@ -1,4 +1,4 @@
-//! What a person at a terminal is asked for.
+//! Prompts at a terminal.
 
 use std::io::{IsTerminal as _, Read as _, stdin};
 
@@ -7,10 +7,10 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::report;
 
-/// Most bytes of a password: nobody types more, and tokens are shorter.
+/// Maximum length of a password in bytes: nobody types more, and tokens are shorter.
 const LONGEST: u64 = 64 * 1024;
 
-/// What standard input holds, without the line break at its end.
+/// The content of standard input, without the line break at its end.
 pub(crate) fn piped() -> Result<String> {
     let mut text = String::new();
     stdin()
@@ -21,7 +21,7 @@ pub(crate) fn piped() -> Result<String> {
     Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }
 
-/// A line that is typed.
+/// Reads a line.
 pub(crate) fn line(question: &str) -> Result<String> {
     report::out(question)?;
     let mut line = String::new();
@@ -29,15 +29,17 @@ pub(crate) fn line(question: &str) -> Result<String> {
         .read_line(&mut line)
         .context("could not read the answer")?;
     if read == 0 {
-        bail!("there is no answer on standard input: give --username, and the password by --password-stdin");
+        bail!(
+            "there is no answer on standard input: pass --username, and the password with --password-stdin"
+        );
     }
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A line that is typed and not shown.
+/// Reads a line without echo.
 pub(crate) fn secret(question: &str) -> Result<String> {
     if !stdin().is_terminal() {
-        bail!("standard input is no terminal to ask at: give the password by --password-stdin");
+        bail!("standard input is not a terminal: pass the password with --password-stdin");
     }
     let _hidden = Hidden::start()?;
     let typed = line(question);
@@ -45,7 +47,7 @@ pub(crate) fn secret(question: &str) -> Result<String> {
     typed
 }
 
-/// The terminal does not show what is typed, until this is gone.
+/// Disables the terminal's echo until it is dropped.
 struct Hidden(rustix::termios::Termios);
 
 impl Hidden {

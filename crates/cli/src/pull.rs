@@ -1,4 +1,4 @@
-//! `kco pull`: what `helm pull` fetches, with the same files and output (Helm's `pkg/action/pull.go`).
+//! `kco pull`: fetches charts with the same files and output as `helm pull` (Helm's `pkg/action/pull.go`).
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use helm::chart::{self, Chart, File, Limits};
 
 use crate::{args, fetch, report};
 
-/// What Helm says of tags that may stand for a version with a plus sign.
+/// Helm's note about tags in which an underscore may stand for a plus sign.
 const UNDERSCORE: &str = "
 OCI artifact references (e.g. tags) do not support the plus sign (+). To support
 storing semantic versions, Helm adopts the convention of changing plus (+) to
@@ -55,7 +55,7 @@ fn pull(reference: &str, args: &Pull) -> Result<()> {
     fs::write(&file, &archive.bytes).with_context(|| format!("could not write {}", file.display()))
 }
 
-/// What Helm says about it: of a registry where it was, and who signed it when that was asked for.
+/// What Helm prints after a fetch: for a registry, where the chart is; with `--verify`, who signed it.
 fn said(archive: &Archive) -> String {
     let mut said = String::new();
     if let (Some(place), Some(manifest)) = (
@@ -76,14 +76,14 @@ fn said(archive: &Archive) -> String {
     said
 }
 
-/// What Helm says of a place with an underscore in it.
+/// Helm's note about a reference with an underscore.
 pub(crate) fn underscore(place: &str) -> String {
     format!("{place} contains an underscore.\n{UNDERSCORE}")
 }
 
 fn untar(reference: &str, archive: &Archive, args: &Pull) -> Result<()> {
     let into = args.destination.join(&args.untardir);
-    // As Helm names it: after the last part of what was typed, not after the chart.
+    // Like Helm, named after the last part of the argument, not after the chart.
     let typed = reference.rsplit('/').next().unwrap_or_default();
     let taken = into.join(typed);
     if taken.exists() {
@@ -98,7 +98,7 @@ fn untar(reference: &str, archive: &Archive, args: &Pull) -> Result<()> {
     files.iter().try_for_each(|file| write(&folder, file))
 }
 
-/// The chart's name as a folder: one part of a path, and no way up.
+/// The chart's name as a folder: a single part of a path, and not `..`.
 fn single(name: &str) -> Result<&Path> {
     let path = Path::new(name);
     let mut parts = path.components();

@@ -1,4 +1,4 @@
-//! `kco push`: a chart's archive into a registry, as `helm push` puts it there: the same manifest to the byte (Helm's
+//! `kco push`: pushes a chart's archive to a registry like `helm push`: with the same manifest to the byte (Helm's
 //! `pkg/pusher/ocipusher.go` and `pkg/registry/client.go`).
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
 
-/// A slow line is no failure: Helm has no bound at all.
+/// Time limit for a push. It is long because a slow connection is no failure: Helm has no limit at all.
 const LONGEST: Duration = Duration::from_hours(1);
 
 /// The flags of `helm push`.
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Push) -> Result<()> {
     ))
 }
 
-/// Where a chart goes to.
+/// The destination of a chart.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     host: String,
@@ -88,7 +88,7 @@ struct Target {
 }
 
 impl Target {
-    /// The chart's name below the path, behind a tag that is its version.
+    /// Appends the chart's name to the path, with its version as the tag.
     fn of(place: &str, name: &str, version: &str) -> Result<Self> {
         let mut parts = place.split('/').filter(|part| !part.is_empty() && *part != ".");
         let host = parts
@@ -96,7 +96,7 @@ impl Target {
             .context("the remote names no registry: write oci://host/path")?;
         let repository = parts.chain([name]).collect::<Vec<_>>().join("/");
         let tag = version.replace('+', "_");
-        // The host is looked at on its own: references know no IPv6.
+        // The host is checked separately, because references do not support IPv6.
         let reference = format!("localhost/{repository}:{tag}");
         let is_reference = reference.is_ascii() && Reference::try_from(reference.as_str()).is_ok();
         if !is_reference {
@@ -117,9 +117,9 @@ impl Target {
 struct Packed {
     chart: Chart,
     bytes: Vec<u8>,
-    /// The provenance beside it.
+    /// The provenance file next to it.
     provenance: Option<Vec<u8>>,
-    /// When it was written.
+    /// When the archive was written.
     written: SystemTime,
 }
 
@@ -149,7 +149,7 @@ impl Packed {
         })
     }
 
-    /// What Helm makes of it.
+    /// The artifact that Helm makes of it.
     fn artifact(self) -> Result<Artifact> {
         let metadata = self.chart.metadata();
         let config = go_json(metadata)?.into_bytes();
@@ -189,7 +189,7 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> OciDescriptor {
     }
 }
 
-/// Helm's annotations of a manifest: from the chart's definition, and those of the chart, which may set all but two.
+/// Helm's annotations of a manifest: from Chart.yaml, and those of the chart, which may set all but two.
 fn annotations(metadata: &Metadata, created: &str) -> BTreeMap<String, String> {
     let source = metadata.sources.first().map_or("", String::as_str);
     let own = [
@@ -228,14 +228,14 @@ fn authors(metadata: &Metadata) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// A time as Go prints it (RFC 3339, to the second, at the offset of this machine).
+/// A time the way Go prints it (RFC 3339, in seconds, with this machine's offset).
 fn timestamp(time: SystemTime, zone: TimeZone) -> Result<String> {
     let time = Timestamp::try_from(time)?.to_zoned(zone);
     let offset = if time.offset().seconds() == 0 { "Z" } else { "%:z" };
     Ok(time.strftime(&format!("%Y-%m-%dT%H:%M:%S{offset}")).to_string())
 }
 
-/// JSON as Go writes it.
+/// JSON the way Go writes it.
 fn go_json(value: &impl serde::Serialize) -> Result<String> {
     Ok(output::escaped(&serde_json::to_string(value)?))
 }

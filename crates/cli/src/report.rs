@@ -8,7 +8,7 @@ use helm::engine::{self, Place, TemplateFailure};
 
 use crate::progress;
 
-/// Prints an error and, where a template failed, the lines it failed in, outermost first.
+/// Prints an error and, if a template failed, the failing lines, outermost first.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn print(error: &anyhow::Error) {
     progress::clear();
@@ -27,10 +27,10 @@ pub(crate) fn print(error: &anyhow::Error) {
     }
 }
 
-/// Prints what was asked for.
+/// Prints to standard output.
 ///
 /// # Errors
-/// When nobody reads it.
+/// If standard output cannot be written to.
 pub(crate) fn out(text: &str) -> Result<()> {
     progress::clear();
     std::io::stdout()
@@ -39,13 +39,13 @@ pub(crate) fn out(text: &str) -> Result<()> {
         .context("could not write to standard output")
 }
 
-/// Prints something to people that is no result.
+/// Prints a note to standard error.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn note(text: &str) {
     eprintln!("{text}");
 }
 
-/// Prints what should be looked at.
+/// Prints a warning to standard error.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn warn(text: &str) {
     eprintln!("WARNING: {}", text.strip_prefix("warning: ").unwrap_or(text));
@@ -67,7 +67,7 @@ fn places(failure: &TemplateFailure) -> String {
     text
 }
 
-/// The place, the line of the source, and a mark below the expression.
+/// The position, the source line, and a marker below the expression.
 fn shown(place: &Place) -> String {
     let Place {
         file,
@@ -84,7 +84,7 @@ fn shown(place: &Place) -> String {
     let _ = writeln!(text, "{margin} |");
     let _ = writeln!(text, "{number} | {source_line}");
     if let Some(column) = *column {
-        // Tabs stay tabs, so that the mark stands where the expression does.
+        // Tabs stay tabs, so that the marker is below the expression.
         let before = source_line
             .get(..column.min(source_line.len()))
             .unwrap_or_default();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_stands_below_the_expression() {
+    fn the_marker_is_below_the_expression() {
         let place = Place {
             file: "c/templates/a.yaml".to_owned(),
             line: 12,

@@ -1,4 +1,4 @@
-//! `kco schema check CHART`: who checks what of a chart's schema.
+//! `kco schema check CHART`: which parts of a chart's schema are checked, and by whom.
 
 use std::fmt::Write as _;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Tries the values of two versions of a chart, as they would stand beside each other.
+/// Tries to convert the values of two versions of a chart into each other, as they would be served side by side.
 fn converted(made: &Type, older: &Type) -> Result<String> {
     ensure!(
         made.names == older.names && made.version != older.version,
@@ -128,7 +128,7 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
     }
 }
 
-/// Every place of the schema with what is said about it, and every rule.
+/// Collects every place of the schema with its keywords, and every rule.
 fn walk(schema: &JSONSchemaProps, path: &str, places: &mut Vec<String>, rules: &mut Vec<String>) {
     places.push(format!("{path} {}", said(schema)));
     let own = schema.x_kubernetes_validations.iter().flatten();

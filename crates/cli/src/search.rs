@@ -1,4 +1,4 @@
-//! `kco search repo`: charts of the repositories of `kco repo add`, by the indexes as they were kept (Helm's
+//! `kco search repo`: searches the charts in the cached indexes of the repositories of `kco repo add` (Helm's
 //! `pkg/cmd/search_repo.go` and `pkg/cmd/search/search.go`).
 
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ use crate::release::table::{Cell, table_within};
 use crate::repo::{Cache, File};
 use crate::{environment, report};
 
-/// What separates the texts of a chart that are searched; none of them can hold it.
+/// Separates the searched texts of a chart; none of them can contain it.
 const SEPARATOR: char = '\u{b}';
 
 /// Where charts are searched.
@@ -57,11 +57,11 @@ pub(crate) struct Repo {
     output: Format,
 }
 
-/// A chart that was found.
+/// A matching chart.
 struct Found {
     /// `repository/chart`.
     name: String,
-    /// The lower, the closer.
+    /// The lower, the better the match.
     score: usize,
     chart: Metadata,
     version: Version,
@@ -116,7 +116,7 @@ fn print(found: &[Found], args: &Repo) -> Result<()> {
     })
 }
 
-/// What fits the keyword, of all repositories.
+/// All charts of all repositories that match the keyword.
 fn all(keyword: &Keyword) -> Result<Vec<Found>> {
     let path = environment::path("HELM_REPOSITORY_CONFIG");
     let file = File::load_or_new(&path)?;
@@ -129,7 +129,7 @@ fn all(keyword: &Keyword) -> Result<Vec<Found>> {
             Ok(index) => index,
             Err(error) => {
                 report::warn(&format!(
-                    "repo {:?} is corrupt or missing, update it by kco repo update: {error:#}",
+                    "repo {:?} is corrupt or missing, update it with kco repo update: {error:#}",
                     entry.name
                 ));
                 continue;
@@ -188,9 +188,9 @@ impl Found {
     }
 }
 
-/// What is searched for.
+/// What to search for.
 enum Keyword {
-    /// Everything, all alike.
+    /// Everything, with the same score.
     All,
     /// In lower case.
     Text(String),
@@ -209,7 +209,7 @@ impl Keyword {
         Ok(Self::Pattern(Box::new(pattern)))
     }
 
-    /// In how manieth of the texts it is found first.
+    /// The index of the first text that contains it.
     fn score(&self, searched: &str) -> Option<usize> {
         match self {
             Self::All => Some(0),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_in_the_name_goes_first() {
+    fn matches_in_the_name_come_first() {
         for (keyword, expected) in [
             ("", Some(0)),
             ("WEB", Some(0)),

@@ -1,5 +1,4 @@
-//! `kco show`: what `helm show` prints of a chart (Helm's `pkg/action/show.go`), and its schema, which Helm does not
-//! show.
+//! `kco show`: the output of `helm show` (Helm's `pkg/action/show.go`), and a chart's schema, which Helm does not show.
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
@@ -110,7 +109,7 @@ impl Shown {
     }
 }
 
-/// The content of a file and a line break, whether it ends in one or not.
+/// The content of a file followed by a line break, even if it ends in one.
 fn line(file: &File) -> String {
     format!("{}\n", String::from_utf8_lossy(&file.data))
 }

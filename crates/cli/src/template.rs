@@ -1,4 +1,4 @@
-//! `kco template`: what `helm template` prints (Helm's `pkg/cmd/template.go`).
+//! `kco template`: the output of `helm template` (Helm's `pkg/cmd/template.go`).
 
 pub(crate) mod args;
 
@@ -27,10 +27,10 @@ use helm::{
 use crate::report::{out, warn};
 use crate::{chart_at, values};
 
-/// Stack for deeply nested templates; pages that are not used cost nothing.
+/// Stack size for deeply nested templates; pages that are not used cost nothing.
 const STACK: usize = 256 << 20;
 
-/// The part of it that templates may use.
+/// The part of the stack that templates may use.
 pub(crate) const STACK_OF_CHARTS: usize = STACK - (STACK >> 4);
 
 /// Renders and prints.
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
         options.limits = limits();
         let engine = Engine::new(chart);
         let rendered = engine.render(&values, &options);
-        // The process ends soon; to free a parsed chart piece by piece takes longer than to execute it.
+        // The process ends soon, and freeing a parsed chart piece by piece takes longer than rendering it.
         std::mem::forget((engine, values, options));
         Ok(rendered?)
     });
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
     }
 }
 
-/// What a chart may take that is rendered here alone: its user can interrupt it.
+/// The limits for a chart that is rendered locally: the user can interrupt it, so only the stack is limited.
 pub(crate) fn limits() -> exec::Limits {
     exec::Limits {
         stack: STACK_OF_CHARTS,
@@ -103,7 +103,7 @@ pub(crate) fn limits() -> exec::Limits {
     }
 }
 
-/// Runs on a thread whose stack allows for as deep a nesting as Helm's.
+/// Runs on a thread whose stack allows nesting as deep as in Helm.
 pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
@@ -119,7 +119,7 @@ pub(crate) fn context(enable_dns: bool) -> Result<Context> {
     let mut random =
         File::open("/dev/urandom").context("could not open the system's source of randomness")?;
     let fill = move |bytes: &mut [u8]| {
-        // A read of this device does not fail once it is open.
+        // Reading this device does not fail once it is open.
         let _ = random.read_exact(bytes);
     };
     let context = Context::new(jiff::Timestamp::now(), fill).with_time_zone(jiff::tz::TimeZone::system());
@@ -144,7 +144,7 @@ impl Resolver for Hosts {
     }
 }
 
-/// The release's name and the chart's reference, by Helm's rules.
+/// The release's name and the chart's reference, following Helm's rules.
 fn name_and_chart(args: &args::Template, helm: HelmLine) -> Result<(String, String)> {
     match &args.name_and_chart[..] {
         [chart] => {
@@ -180,7 +180,7 @@ fn templated_name(template: &str, helm: HelmLine) -> Result<String> {
     Ok(String::from_utf8_lossy(&name).into_owned())
 }
 
-/// Refuses what cannot be installed.
+/// Refuses charts that cannot be installed.
 pub(crate) fn check(chart: &Chart) -> Result<()> {
     check_as(chart, HelmLine::Four)
 }
@@ -272,7 +272,7 @@ fn print(rendered: &Rendered, release: &str, args: &args::Template, helm: HelmLi
     out(&selected(&String::from_utf8_lossy(&text), args, helm)?)
 }
 
-/// The documents that are asked for.
+/// The documents selected by `--show-only`.
 fn selected<'t>(text: &'t str, args: &args::Template, helm: HelmLine) -> Result<Cow<'t, str>> {
     if args.show_only.is_empty() {
         return Ok(text.into());
@@ -280,7 +280,7 @@ fn selected<'t>(text: &'t str, args: &args::Template, helm: HelmLine) -> Result<
     Ok(shown_only(text, &args.show_only, helm)?.into())
 }
 
-/// Definitions and manifests, without the space at their end, then hooks.
+/// Writes CRDs and manifests without trailing whitespace, then hooks.
 fn write_text(
     rendered: &Rendered,
     crds: &[&Crd],
@@ -309,7 +309,8 @@ fn write_text(
     Ok(())
 }
 
-/// One file a template; the first document starts it anew, unless it is a hook's and the file is there.
+/// Writes one file per template. The first document truncates the file, unless it belongs to a hook and the file
+/// exists.
 fn write_files(
     rendered: &Rendered,
     crds: &[&Crd],
@@ -336,7 +337,7 @@ fn write_files(
     Ok(())
 }
 
-/// The documents of the named templates, in the order of the names.
+/// The documents of the selected templates, in the order of the arguments.
 fn shown_only(text: &str, wanted: &[String], helm: HelmLine) -> Result<String> {
     let documents: Vec<(&str, &str)> = manifest::split_as(helm, text)
         .filter_map(|document| Some((source_in_chart(document)?, document)))
@@ -357,18 +358,19 @@ fn shown_only(text: &str, wanted: &[String], helm: HelmLine) -> Result<String> {
     Ok(shown)
 }
 
-/// The path behind `# Source:`, without the chart's name: `# Source: [^/]+/(.+)`.
+/// The path after `# Source:`, without the chart's name: `# Source: [^/]+/(.+)`.
 fn source_in_chart(document: &str) -> Option<&str> {
     document.match_indices("# Source: ").find_map(|(start, mark)| {
         let rest = &document[start + mark.len()..];
         let line = rest.lines().next()?;
-        // The chart's name may not be empty; Go's class would take a line break into it, which no path has.
+        // The chart's name may not be empty; Go's character class would also match a line break, which no path
+        // contains.
         let (chart, path) = line.split_once('/')?;
         (!chart.is_empty() && !path.is_empty()).then_some(path)
     })
 }
 
-/// Writes a document to its file below an output folder.
+/// Writes a document to its file in the output folder.
 fn write(folder: &Path, path: &str, text: &str, append: bool) -> Result<()> {
     let file = folder.join(path);
     if let Some(parent) = file.parent() {
@@ -385,7 +387,7 @@ fn write(folder: &Path, path: &str, text: &str, append: bool) -> Result<()> {
     out(&format!("wrote {}\n", file.display()))
 }
 
-/// What was rendered before it turned out to be invalid.
+/// Prints what was rendered before it turned out to be invalid.
 fn print_invalid(error: &anyhow::Error) -> Result<()> {
     if let Some(engine::Error::Manifest(invalid)) = error.downcast_ref() {
         let text: String = invalid

@@ -1,4 +1,4 @@
-//! The values a user gives on the command line, merged in Helm's order (Helm's `pkg/cli/values/options.go`).
+//! Values given on the command line, merged in Helm's order (Helm's `pkg/cli/values/options.go`).
 
 use std::io::{ErrorKind, Read};
 
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 
 use crate::args;
 
-/// Files first, then the assignments, group by group; each writes over what came before.
+/// Files first, then the assignments, group by group; later ones override earlier ones.
 pub(crate) fn merged(args: &args::Values) -> Result<Map<String, Value>> {
     merged_as(args, HelmLine::Four)
 }
 
-/// [`merged`] by the rules of a line of Helm.
+/// [`merged`] by the rules of a given line of Helm.
 pub(crate) fn merged_as(args: &args::Values, helm: HelmLine) -> Result<Map<String, Value>> {
     let mut all = Map::new();
     for path in &args.files {
@@ -45,13 +45,13 @@ pub(crate) fn merged_as(args: &args::Values, helm: HelmLine) -> Result<Map<Strin
     Ok(all)
 }
 
-/// The values of one file; nothing when it holds none.
+/// The values in a file; none if it cannot be read as values.
 pub(crate) fn of_file(path: &std::path::Path) -> Option<Map<String, Value>> {
     values::read(&std::fs::read(path).ok()?).ok()
 }
 
 fn set_json(text: &str, helm: HelmLine, all: &mut Map<String, Value>) -> Result<()> {
-    // Helm 3 knows assignments only.
+    // Helm 3 supports assignments only.
     if helm == HelmLine::Four && text.trim().starts_with('{') {
         let given: Map<String, Value> = serde_json::from_str(text.trim())
             .map_err(|_| anyhow!("failed parsing --set-json data JSON: {text}"))?;

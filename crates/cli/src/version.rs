@@ -1,4 +1,4 @@
-//! `kco version`: which build this is, and as which Helm it behaves.
+//! `kco version`: the version of this build, and the version of Helm that it behaves like.
 
 use anyhow::{Result, anyhow};
 use clap::Args;
@@ -11,7 +11,7 @@ use helm::line::HelmLine;
 
 use crate::{report, template};
 
-/// The commit of the build, where whoever built it has said so.
+/// The commit of the build, if the build sets it.
 const COMMIT: Option<&str> = option_env!("KCO_COMMIT");
 
 /// The flags of `helm version`.

@@ -1,4 +1,4 @@
-//! Logins that a program of Docker's keeps.
+//! Logins that a Docker credential helper stores.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-/// A server of one chart for those who log in as `robot` with `s3cret`.
+/// A server with one chart, for users who log in as `robot` with `s3cret`.
 fn server() -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/tests/signatures/web-1.2.3.tgz");
     let file = fs::read(file).unwrap();
@@ -35,7 +35,7 @@ fn server() -> String {
     host
 }
 
-/// What `kco template` prints to standard error, or nothing when it has rendered the chart.
+/// What `kco template` prints to standard error, or none if it rendered the chart.
 fn template(host: &str, config: &str, helper: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), config).unwrap();
@@ -62,7 +62,7 @@ fn a_helper_is_asked_for_the_login_of_its_host() {
     );
     for config in [
         format!(r#"{{"credHelpers": {{"{host}": "trial"}}}}"#),
-        // As Docker Desktop writes it.
+        // The way Docker Desktop writes it.
         format!(r#"{{"auths": {{"{host}": {{}}}}, "credsStore": "trial"}}"#),
     ] {
         assert_eq!(template(&host, &config, &keeps), None, "{config}");
@@ -70,7 +70,7 @@ fn a_helper_is_asked_for_the_login_of_its_host() {
 }
 
 #[test]
-fn a_helper_that_keeps_nothing_or_fails_is_told_of() {
+fn a_helper_without_the_login_or_with_an_error_is_reported() {
     let host = server();
     let config = r#"{"credsStore": "trial"}"#;
     let nothing = "cat > /dev/null; echo 'credentials not found in native keychain'; exit 1";

@@ -1,4 +1,4 @@
-//! How the project's charts spell their images, whatever YAML reads a tag as.
+//! The image references of the project's charts are right, whatever type YAML parses a tag as.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// A chart, the value that is the tag, and the values without which the chart does not render.
+/// A chart, the value for the tag, and the values that the chart needs to render.
 const CHARTS: [(&str, &str, &[&str]); 4] = [
     ("core-provider", "image.tag", &[]),
     ("installer", "hooks.image.tag", &[]),
@@ -18,7 +18,7 @@ const JOIN_SERVICE: &[&str] = &[
     r#"attestation={"variant": "soft-tpm", "endorsers": ["abababababababababababababababababababababababababababababababab"], "registers": {"4": "abababababababababababababababababababababababababababababababab"}}"#,
 ];
 
-/// A copy of a chart without the charts that it depends on: they would have to be fetched, and name other images.
+/// A copy of a chart without its dependencies: they would have to be fetched, and use other images.
 fn alone(chart: &str, into: &Path) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../charts")
@@ -42,7 +42,7 @@ fn copy(from: &Path, into: &Path) {
     }
 }
 
-/// The images that a chart names, or what is wrong with its values.
+/// The images in a rendered chart, or the error about its values.
 fn images(chart: &str, needed: &[&str], arguments: &[&str]) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     alone(chart, folder.path());
@@ -78,7 +78,7 @@ fn a_tag_of_digits_alone_is_a_tag() {
                     "{chart} {flag} {given}: {images:?}"
                 );
             }
-            // A file has it as another kind of number.
+            // In a file, it becomes another type of number.
             let mut file = tempfile::NamedTempFile::new().unwrap();
             let nested = tag
                 .split('.')
@@ -97,7 +97,7 @@ fn a_tag_of_digits_alone_is_a_tag() {
 #[test]
 fn a_tag_that_lost_a_digit_is_refused() {
     for (chart, tag, needed) in CHARTS {
-        // YAML reads 1.10 as 1.1, so nobody knows any more which tag it was.
+        // YAML parses 1.10 as 1.1, so the original tag cannot be recovered.
         let refused = images(chart, needed, &["--set-json", &format!("{tag}=1.10")]).unwrap_err();
         assert!(refused.contains("tag"), "{chart}: {refused}");
     }

@@ -1,4 +1,4 @@
-//! `kco init` against nodes that the test plays: attestation, TLS and gRPC are real, what the node answers is scripted.
+//! `kco init` against nodes that the test plays: attestation, TLS and gRPC are real, the node's answers are scripted.
 #![expect(
     clippy::unwrap_used,
     reason = "a process or socket that fails is a failed test"
@@ -27,14 +27,14 @@ use tokio::process::Command;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-/// What the node does with a request.
+/// How the node answers a request.
 #[derive(Clone, Copy, PartialEq)]
 enum Plan {
     Succeed,
-    /// With a cluster that was not asked for.
+    /// With another cluster than requested.
     Swap,
     Fail,
-    /// Ends the call after a part of the log.
+    /// Ends the call after part of the log.
     Cut,
     Refuse,
 }
@@ -92,7 +92,7 @@ fn endorser() -> Endorser {
     Endorser::from_seed(&[1; 32])
 }
 
-/// A place for one attempt, with an address where nobody listens yet.
+/// A folder for one attempt, with an address where nothing listens yet.
 struct Trial {
     folder: tempfile::TempDir,
     address: SocketAddr,
@@ -101,7 +101,7 @@ struct Trial {
 
 type Written = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Takes whatever it is sent.
+/// An API server that accepts everything.
 async fn api_server() -> (SocketAddr, Written) {
     async fn take(State(written): State<Written>, request: HttpRequest<Body>) -> HttpResponse<Body> {
         let path = request.uri().path().to_owned();
@@ -126,7 +126,7 @@ async fn api_server() -> (SocketAddr, Written) {
     (address, written)
 }
 
-/// A loopback address that no other test has, so that nobody else comes to listen at a port of it.
+/// A loopback address that no other test uses, so that nothing else can listen on its ports.
 fn own_address() -> Ipv4Addr {
     static TAKEN: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -204,7 +204,7 @@ async fn a_cluster_is_made_once_the_node_is_there() {
     let (api, written) = api_server().await;
     let mut command = trial.command(&endorser(), &["--skip-platform"]);
     let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // The secret is written to the disk before the first connection to a node.
+    // The secret is written to disk before the first connection to a node.
     while !trial.path("cluster/master-secret.json").exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -242,7 +242,7 @@ async fn a_cluster_is_made_once_the_node_is_there() {
     );
     assert!(!said.contains(kept["key"].as_str().unwrap()));
 
-    // The folder is of that cluster now, and of no other.
+    // The folder now belongs to that cluster, and to no other.
     let other = about.to_string().replace("\"test\"", "\"other\"");
     std::fs::write(trial.path("cluster/cluster-id.json"), other).unwrap();
     let (code, said) = trial.run(&["--skip-platform"]).await;
@@ -255,10 +255,10 @@ async fn a_cluster_is_made_once_the_node_is_there() {
 }
 
 #[tokio::test]
-async fn a_run_that_broke_off_after_the_cluster_was_made_is_gone_on_with() {
+async fn a_run_interrupted_after_creating_the_cluster_is_continued() {
     let trial = Trial::new();
     let (api, written) = api_server().await;
-    // Nobody listens there, so the cluster is made and not told its master secret.
+    // Nothing listens there, so the cluster is created but does not get its master secret.
     let nobody = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -276,7 +276,7 @@ async fn a_run_that_broke_off_after_the_cluster_was_made_is_gone_on_with() {
     std::fs::remove_file(trial.path("cluster/cluster-id.json")).unwrap();
     let (code, said) = trial.run(&["--skip-platform"]).await;
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("was made by an earlier run"), "{said}");
+    assert!(said.contains("was created by an earlier run"), "{said}");
     assert_eq!(trial.asked.lock().unwrap().len(), 1, "the node was asked again");
     let (_, secret) = written.lock().unwrap().remove(0);
     let kept: Value =
@@ -290,7 +290,7 @@ async fn a_run_that_broke_off_after_the_cluster_was_made_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_is_is_given_up() {
+async fn an_address_where_nothing_listens_is_given_up() {
     let trial = Trial::new();
     let run = ["--skip-platform", "--connect-timeout=2"];
     let ended = tokio::time::timeout(Duration::from_mins(1), trial.run(&run)).await;
@@ -347,7 +347,7 @@ async fn a_node_that_is_not_trusted_is_not_told_the_secret() {
 }
 
 #[tokio::test]
-async fn what_the_platform_is_must_be_said_or_left_out() {
+async fn the_platforms_arguments_or_skip_platform_are_required() {
     let trial = Trial::new();
     for more in [
         &[][..],

@@ -1,4 +1,4 @@
-//! `kco installer check` and `schema`, as a person runs them.
+//! `kco installer check` and `schema`, run like from a shell.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -46,7 +46,7 @@ fn strings(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn every_list_is_judged_as_its_case_says() {
+fn every_list_is_checked_as_its_case_says() {
     let folder = tempfile::tempdir().unwrap();
     let cases = cases();
     assert!(cases.len() > 20, "{} cases", cases.len());
@@ -108,7 +108,7 @@ components:
     assert_eq!(text(&output.stdout), expected);
 }
 
-/// Charts behind HTTP, by their paths.
+/// Charts served over HTTP, by path.
 struct Charts {
     address: String,
     archives: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
@@ -139,7 +139,7 @@ impl Charts {
         if let Some(schema) = schema {
             fs::write(chart.join("values.schema.json"), schema.to_string()).unwrap();
         }
-        // The same bytes for the same chart, whenever it is packed.
+        // The same chart gives the same bytes, whenever it is packed.
         let packed = Command::new("tar")
             .args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "-C"])
             .arg(folder.path())
@@ -151,7 +151,7 @@ impl Charts {
         self.archives.lock().unwrap().insert(path, packed.stdout);
     }
 
-    /// An installer's chart whose components are these.
+    /// An installer chart with these components.
     fn installer(&self, components: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let chart = folder.path().join("installer");
@@ -215,7 +215,7 @@ fn schema(chart: &Path, flags: &[&str]) -> Output {
 }
 
 #[test]
-fn schemas_of_components_become_one_and_a_pin_that_moved_is_told() {
+fn schemas_of_components_become_one_and_a_changed_pin_is_reported() {
     let charts = Charts::serve();
     charts.publish("alpha", "1.0.0", Some(&alpha()));
     charts.publish("beta", "2.0.0", Some(&beta()));
@@ -244,7 +244,7 @@ fn schemas_of_components_become_one_and_a_pin_that_moved_is_told() {
         "{lock}"
     );
 
-    // The same again, byte for byte, and with nothing to complain about.
+    // Run again: the same output, byte for byte, and no complaints.
     assert!(schema(&chart, &[]).status.success());
     assert_eq!(
         fs::read_to_string(chart.join("values.schema.json")).unwrap(),
@@ -267,7 +267,7 @@ fn schemas_of_components_become_one_and_a_pin_that_moved_is_told() {
         text(&moved.stderr)
     );
 
-    // Another pin is told without any chart being fetched.
+    // A changed pin is reported without fetching any chart.
     charts.archives.lock().unwrap().clear();
     charts.list(&chart, &[("alpha", "1.1.0")]);
     let moved = schema(&chart, &["--check"]);
@@ -285,7 +285,7 @@ fn schemas_of_components_become_one_and_a_pin_that_moved_is_told() {
 }
 
 #[test]
-fn an_edited_schema_is_told() {
+fn an_edited_schema_is_reported() {
     let charts = Charts::serve();
     charts.publish("alpha", "1.0.0", Some(&alpha()));
     let (_folder, chart) = charts.installer(&[("alpha", "1.0.0")]);
@@ -336,7 +336,7 @@ fn a_chart_that_is_missing_or_has_no_schema_or_another_version_stops_it() {
     assert_eq!(values["bare"]["x-kubernetes-preserve-unknown-fields"], true);
     assert_eq!(values["alpha"]["additionalProperties"], false);
 
-    // With the charts as they are, `check --charts` says the same of what can be fetched.
+    // With the charts as they are, `check --charts` reports the same about the ones that can be fetched.
     let checked = kco(&["check", &chart.to_string_lossy(), "--offline", "--charts"]);
     let said = text(&checked.stderr);
     assert_eq!(checked.status.code(), Some(1));

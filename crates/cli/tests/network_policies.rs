@@ -1,4 +1,4 @@
-//! Whom the `NetworkPolicies` of `charts/core-provider` let reach which program, read from what the chart renders.
+//! Which peers the `NetworkPolicies` of `charts/core-provider` let reach which program, taken from the rendered chart.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 const PLATFORM: &str = "krateo-system";
 
-/// As `kubectl` would print them of the nodes of the control plane.
+/// As `kubectl` would print the addresses of control plane nodes.
 const API_SERVER: &str = "networkPolicy.apiServers[0].ipBlock.cidr=192.0.2.10/32";
 const MONITORING: &str =
     "networkPolicy.metrics[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=monitoring";
@@ -45,12 +45,12 @@ fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
 }
 
-/// Whoever opens a connection, or takes one.
+/// Either end of a connection.
 #[derive(Debug)]
 struct Peer {
     labels: Value,
     namespace: &'static str,
-    /// Of one that is no pod.
+    /// The address, if it is not a pod.
     address: Option<&'static str>,
 }
 
@@ -83,7 +83,7 @@ fn pods_of(objects: &[Value], name: &str) -> Peer {
     )
 }
 
-/// The pods of a controller, as core-provider deploys it, in a namespace.
+/// The pods of a controller as core-provider deploys it, in a namespace.
 fn controller(namespace: &'static str) -> Peer {
     let asset = std::fs::read_to_string(chart().join("assets/cdc-deployment/deployment.yaml")).unwrap();
     let template = asset.split("  template:\n").nth(1).unwrap();
@@ -110,7 +110,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
         .all(|(name, value)| labels[name] == *value)
 }
 
-/// As a network plugin decides. Addresses are told apart by their text.
+/// Decides like a network plugin. Addresses are compared as text.
 fn is_admitted(policies: &[&Value], from: &Peer, to: &Peer, port: &str) -> bool {
     let mut of_target = policies
         .iter()
@@ -148,7 +148,7 @@ fn each_program_is_reached_by_those_who_need_it_and_nobody_else() {
     let inspector = pods_of(&objects, "core-provider-chart-inspector");
     let controller_of = controller(PLATFORM);
     let tenant = pod(json!({"app": "web"}), "shop");
-    // Who starts pods labels them as he likes.
+    // Whoever starts pods can label them at will.
     let forged = controller("shop");
     let scraper = pod(json!({"app": "prometheus"}), "monitoring");
     let api_server = address("192.0.2.10");
@@ -171,7 +171,7 @@ fn each_program_is_reached_by_those_who_need_it_and_nobody_else() {
     check(&scraper, &provider, "webhooks", false);
     check(&api_server, &inspector, "http", false);
     check(&controller_of, &provider, "webhooks", false);
-    // What is not ours is left alone.
+    // Pods that are not ours are not affected.
     check(&tenant, &pod(json!({"app": "db"}), PLATFORM), "db", true);
 }
 

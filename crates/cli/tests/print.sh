@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the goldens again: what the real helms make of the command lines in cases.txt; 4.3.1 into `golden`, 3.22.0 into
-# `golden_helm3`. Usage: print.sh [HELM [HELM3]]
+# Prints the goldens again: the output of the real Helm for the command lines in cases.txt; 4.3.1 into `golden`, 3.22.0
+# into `golden_helm3`. Usage: print.sh [HELM [HELM3]]
 set -uf
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../../helm/tests/charts" || exit 1

@@ -1,4 +1,4 @@
-//! Charts are fetched, and clusters asked, through the proxies of the environment.
+//! Charts are fetched and clusters are reached through the proxies in the environment.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::thread;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A proxy on this machine that has one file for every address, and tells what it was asked.
+/// A proxy on this machine that answers every request with one file, and reports the requests.
 fn proxy() -> (String, mpsc::Receiver<String>) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/tests/signatures/web-1.2.3.tgz");
     let file = std::fs::read(file).unwrap();
@@ -71,7 +71,7 @@ fn template(url: &str, variables: &[(&str, &str)]) -> bool {
 #[test]
 fn a_chart_is_fetched_through_the_proxy_of_the_environment() {
     let (proxy, asked) = proxy();
-    // No such host can be found without the proxy.
+    // This host cannot be resolved without the proxy.
     let url = "http://charts.invalid/web-1.2.3.tgz";
     assert!(template(url, &[("HTTP_PROXY", &proxy)]));
     assert_eq!(asked.recv().unwrap(), format!("GET {url} HTTP/1.1"));
@@ -81,7 +81,7 @@ fn a_chart_is_fetched_through_the_proxy_of_the_environment() {
 fn this_machine_is_asked_without_a_proxy() {
     let (server, asked) = proxy();
     let url = format!("{server}/web-1.2.3.tgz");
-    // Nobody listens where the proxy should be.
+    // Nothing listens where the proxy should be.
     assert!(template(&url, &[("HTTP_PROXY", "http://127.0.0.1:1")]));
     assert_eq!(asked.recv().unwrap(), "GET /web-1.2.3.tgz HTTP/1.1");
 }
@@ -90,7 +90,7 @@ fn this_machine_is_asked_without_a_proxy() {
 fn plain_http_needs_no_certificates() {
     let (server, asked) = proxy();
     let url = format!("{server}/web-1.2.3.tgz");
-    // As in an image without a bundle of authorities.
+    // Like in an image without CA certificates.
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().to_str().unwrap();
     assert!(template(
@@ -100,7 +100,7 @@ fn plain_http_needs_no_certificates() {
     assert_eq!(asked.recv().unwrap(), "GET /web-1.2.3.tgz HTTP/1.1");
 }
 
-/// An API server without releases, which serves TLS on this machine, and its kubeconfig.
+/// An API server without releases that serves TLS on this machine, and its kubeconfig.
 struct Cluster {
     address: SocketAddr,
     authority: String,
@@ -134,7 +134,7 @@ impl Cluster {
         }
     }
 
-    /// The server under an address that leads to this machine and that no program takes for it.
+    /// A kubeconfig with an address of the server that leads to this machine, but is not recognized as local.
     fn kubeconfig(&self, folder: &Path, proxy: Option<&str>) -> String {
         let authority = folder.join("ca.crt");
         std::fs::write(&authority, &self.authority).unwrap();
@@ -178,14 +178,14 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>) {
     let _ = stream.flush();
 }
 
-/// A proxy on this machine that leads wherever it is told, and tells where that was.
+/// A CONNECT proxy on this machine that reports the targets.
 fn tunnel() -> (String, mpsc::Receiver<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for near in listener.incoming().flatten() {
-            // Byte by byte: what follows the head is for the server.
+            // Byte by byte: what follows the header is for the server.
             let mut head = Vec::new();
             let mut byte = [0];
             while !head.ends_with(b"\r\n\r\n") && (&near).read_exact(&mut byte).is_ok() {
@@ -214,7 +214,7 @@ fn tunnel() -> (String, mpsc::Receiver<Vec<String>>) {
     (address, told)
 }
 
-/// `kco list`, which asks the cluster for its releases.
+/// `kco list`, which sends a request to the cluster.
 fn list(kubeconfig: &str, variables: &[(&str, &str)]) -> Result<(), String> {
     let output = kco(&["list", "--kubeconfig", kubeconfig], variables);
     if output.status.success() {
@@ -241,7 +241,7 @@ fn a_cluster_is_asked_through_the_proxy_of_the_environment() {
             .any(|line| line.eq_ignore_ascii_case("proxy-authorization: Basic bWU6cGFzc0B3b3Jk")),
         "{head:?}"
     );
-    // The proxy's own address in the list is no reason to leave it out, and an empty entry no error.
+    // The proxy's own address in the list does not exempt the cluster, and an empty entry is not an error.
     let variables = [
         ("HTTPS_PROXY", proxy.as_str()),
         ("NO_PROXY", "127.0.0.1,localhost,"),
@@ -255,7 +255,7 @@ fn a_cluster_of_no_proxy_is_asked_directly() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Cluster::start();
     let kubeconfig = cluster.kubeconfig(folder.path(), None);
-    // Nobody listens where the proxy should be.
+    // Nothing listens where the proxy should be.
     let nowhere = ("HTTPS_PROXY", "http://127.0.0.1:1");
     assert!(list(&kubeconfig, &[nowhere]).is_err());
     for listed in ["0.0.0.0", "10.0.0.0/8, 0.0.0.0/8", "*"] {

@@ -1,13 +1,13 @@
-//! `kco template` against `helm template`, command line by command line: the same output, the same exit status, the
-//! same message (`cases.txt`; `print.sh` prints the goldens).
+//! `kco template` compared with `helm template`, command line by command line: the same output, the same exit status,
+//! the same message (`cases.txt`; `print.sh` prints the goldens).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
-/// Messages in which the two programs differ on purpose; there the exit status is compared alone.
+/// Cases in which the messages differ on purpose; only the exit status is compared.
 const OTHER_WORDS: [&str; 2] = ["no_such", "dry_run_wrong"];
-/// Likewise with Helm 3, which with `--debug` says where in its own source it gave up.
+/// The same for Helm 3, which with `--debug` prints where in its own source it failed.
 const OTHER_WORDS_HELM_3: [&str; 3] = ["no_such", "dry_run_wrong", "debug_invalid"];
 
 fn run(arguments: &[&str]) -> String {
@@ -51,7 +51,7 @@ fn compare(flags: &[&str], goldens: &str, other_words: &[&str]) {
         let words: Vec<&str> = case.split(' ').collect();
         let (name, arguments) = words.split_first().unwrap();
         let golden = fs::read_to_string(here.join(format!("{goldens}/{name}.txt"))).unwrap();
-        // A flag that only Helm 4 has is taken all the same.
+        // Flags that only Helm 4 has are accepted anyway.
         if golden.contains("Error: unknown flag") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What is typed on the command line or set in the environment.
+//! Command line and environment.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     pub(crate) client: ClientArgs,
     #[command(flatten)]
     pub(crate) push: PushArgs,
-    /// How nodes are attested. There is no default: what it proves is for the operator to know.
+    /// How nodes are attested. There is no default, because you have to know what it proves.
     #[arg(long, env = "JOIN_SERVICE_ATTESTATION", value_enum)]
     pub(crate) attestation: Attestation,
     /// Public keys of endorsers whose platforms are trusted, in hexadecimal, separated by commas.
@@ -44,7 +44,7 @@ pub(crate) struct Args {
         default_value = "/etc/master-secret"
     )]
     pub(crate) master_secret_dir: PathBuf,
-    /// Where nodes ask.
+    /// Address on which requests of nodes are accepted.
     #[arg(long, env = "JOIN_SERVICE_LISTEN", default_value = "0.0.0.0:9090")]
     pub(crate) listen: SocketAddr,
     /// Namespace of the list of control planes.
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Let in a control plane whose entry has no fingerprint, as long as there is no node of that name.
     #[arg(long, env = "JOIN_SERVICE_CONTROL_PLANES_BY_NAME")]
     pub(crate) control_planes_by_name: bool,
-    /// Port of figures and probes; 0 is none.
+    /// Port that serves metrics and health probes; 0 disables it.
     #[arg(long, env = "JOIN_SERVICE_ADMIN_PORT", default_value_t = 8080)]
     pub(crate) admin_port: u16,
 }

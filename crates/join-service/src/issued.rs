@@ -1,4 +1,4 @@
-//! How many tickets each machine got lately.
+//! Counts the recent tickets of each machine.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,24 +7,24 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::plan::Refused;
 
-/// Tickets within this time count. It is how long their tokens are good.
+/// The time during which tickets are counted, which is the lifetime of their tokens.
 const WINDOW: SignedDuration = SignedDuration::from_mins(15);
 
-/// How many of them a machine gets. It needs one, and another one after each reset.
+/// The most tickets of a machine in this time. It needs one, and another one after each reset.
 const MOST: usize = 5;
 
 /// How many machines are remembered.
 const MOST_KEYS: usize = 65_536;
 
-/// When tickets went out, by the fingerprint of the attestation key that asked. It is of this process: each replica of the
-/// service has its own.
+/// When tickets were issued, by the fingerprint of the requesting attestation key. Each process counts separately: each
+/// replica of the service has its own counts.
 #[derive(Debug, Default)]
 pub(crate) struct Issued {
     of: HashMap<Digest, VecDeque<Timestamp>>,
 }
 
 impl Issued {
-    /// Counts a ticket, before anything is written for it, unless its machine had enough.
+    /// Counts a ticket before anything is written for it, unless the machine has had too many.
     pub(crate) fn count(&mut self, key: Digest, now: Timestamp) -> Result<(), Refused> {
         let times = self.of.entry(key).or_default();
         while times.front().is_some_and(|time| *time + WINDOW <= now) {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_longer_counts_is_forgotten() {
+    fn expired_tickets_are_forgotten() {
         let mut issued = Issued::default();
         let key = |number: usize| attest::sha256(&[&number.to_be_bytes()]);
         for number in 0..MOST_KEYS {

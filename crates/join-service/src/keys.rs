@@ -1,4 +1,4 @@
-//! What the cluster's keys are read from: the master secret, and kubeadm's files.
+//! Reads the cluster's keys: the master secret, and kubeadm's files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use bootstrap_proto::kubelet_certificate::{Authority, AuthorityError};
 use bootstrap_proto::proto::ControlPlaneFile;
 use zeroize::Zeroizing;
 
-/// Why the keys cannot be had.
+/// Why the keys could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read {}", path.display())]
@@ -20,7 +20,7 @@ pub(crate) enum Error {
     Authority { path: PathBuf, source: AuthorityError },
 }
 
-/// The master secret, with what is derived from it once.
+/// The master secret, and what is derived from it once.
 pub(crate) struct MasterKeys {
     master: MasterSecret,
     pub(crate) measurement_salt: Salt,
@@ -29,7 +29,7 @@ pub(crate) struct MasterKeys {
 }
 
 impl MasterKeys {
-    /// Reads the files of the Secret.
+    /// Reads the mounted files of the Secret.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let bytes = |name: &str| {
             let path = folder.join(name);
@@ -53,7 +53,7 @@ impl MasterKeys {
     }
 }
 
-/// The cluster's authority, as it is now.
+/// The cluster's CA, read anew.
 pub(crate) fn authority(pki: &Path) -> Result<Authority, Error> {
     let (certificate, key) = (read(&pki.join("ca.crt"))?, read(&pki.join("ca.key"))?);
     Authority::read(&certificate, &key).map_err(|source| Error::Authority {

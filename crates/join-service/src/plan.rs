@@ -1,4 +1,4 @@
-//! Whether a node gets a ticket: decided on what the node asks for and what the cluster knows of it.
+//! Decides whether a node gets a ticket, from its request and from what the cluster knows about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,40 +8,40 @@ use api::joining::CONTROL_PLANE;
 use attest::Digest;
 use jiff::{SignedDuration, Timestamp};
 
-/// How long others wait for a control plane that joins.
+/// How long others wait for a joining control plane.
 pub(crate) const CONTROL_PLANE_TIME: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long it is remembered that a worker joins.
+/// How long a joining worker is remembered.
 const WORKER_TIME: SignedDuration = SignedDuration::from_hours(48);
 
-/// What is known when a node asks.
+/// The facts about a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Observed {
     pub(crate) now: Timestamp,
     /// The name the node asks for; its certificate request is for that name.
     pub(crate) node: String,
-    /// Of the attestation key of the machine that asks.
+    /// The fingerprint of the requesting machine's attestation key.
     pub(crate) key: Digest,
     /// Addresses in its certificate request.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) is_control_plane: bool,
     /// Its register 15 is that of this cluster.
     pub(crate) is_member: bool,
-    /// A kubelet of this name renewed its lease a moment ago.
+    /// A kubelet of this name has recently renewed its Lease.
     pub(crate) is_alive: bool,
-    /// The node of this name that is there already.
+    /// The existing node of this name.
     pub(crate) existing: Option<Existing>,
-    /// Addresses that are others', each with whose it is.
+    /// Requested addresses that have another owner, with the owner.
     pub(crate) taken: Vec<(IpAddr, Owner)>,
-    /// Names by which the API server is known.
+    /// Names of the API server.
     pub(crate) reserved: BTreeSet<String>,
-    /// Nodes that an administrator lets join as control planes.
+    /// The nodes that an administrator lets join as control planes.
     pub(crate) allowed: BTreeMap<String, Listed>,
-    /// The control plane that has a ticket.
+    /// The control plane that currently has a ticket.
     pub(crate) joining: Option<Joining>,
 }
 
-/// A node that is there already.
+/// An existing node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Existing {
     pub(crate) is_control_plane: bool,
@@ -52,16 +52,16 @@ pub(crate) struct Existing {
 pub(crate) enum Listed {
     /// The machine with the attestation key of this fingerprint.
     Machine(Digest),
-    /// The first machine that says it has the name.
+    /// The first machine that requests this name.
     Name,
-    /// Nobody: it has no fingerprint, and names alone do not count.
+    /// Nobody: the entry has no fingerprint, and names alone are not accepted.
     Empty,
-    /// Nobody, as it is something else.
+    /// Nobody: the entry is invalid.
     Unreadable,
 }
 
 impl Listed {
-    /// Reads the value of an entry. Names alone count where `by_name` says so.
+    /// Parses the value of an entry. Names alone are accepted if `by_name` is true.
     pub(crate) fn read(value: &str, by_name: bool) -> Self {
         match value.trim() {
             "" if by_name => Self::Name,
@@ -71,14 +71,15 @@ impl Listed {
     }
 }
 
-/// Whose an address is.
+/// The owner of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The Service of the API server, which no node is.
+    /// The Service of the API server; no node has its address.
     Service,
-    /// The API server's, by the endpoint of the cluster or a name in its certificate. It may be that of a control plane.
+    /// The API server, according to the cluster's endpoint or a name in its certificate. It may be the address of a
+    /// control plane.
     ApiServer,
-    /// A node's.
+    /// A node.
     Node(String),
 }
 
@@ -91,62 +92,63 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The control plane that has a ticket.
+/// The control plane that currently has a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Joining {
     pub(crate) node: String,
-    /// Of the attestation key that has the ticket; `None` when it is not known.
+    /// The fingerprint of the attestation key that has the ticket; `None` if it is unknown.
     pub(crate) key: Option<Digest>,
     pub(crate) deadline: Timestamp,
-    /// Of its object, so that only what was judged is replaced.
+    /// The version of its object, so that only the state that was examined is replaced.
     pub(crate) version: String,
-    /// It is a ready node of the cluster, and was heard of since it got the ticket.
+    /// It is a ready node of the cluster, and its Lease was renewed after it got the ticket.
     pub(crate) has_joined: bool,
 }
 
-/// What is written before the ticket goes out.
+/// What is written before the ticket is issued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Name of the `JoiningNode`.
     pub(crate) object: String,
-    /// Until when others wait.
+    /// How long others wait.
     pub(crate) deadline: Timestamp,
-    /// The version of the object that this one takes the place of.
+    /// The version of the object that is replaced.
     pub(crate) replaces: Option<String>,
 }
 
-/// Why there is no ticket.
+/// Why no ticket is issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    #[error("the node is part of this cluster already: ask for a rejoin ticket, or reset it")]
+    #[error("the node is already part of this cluster: request a rejoin ticket, or reset it")]
     Member,
     #[error("the node {0:?} is alive: another machine has this name")]
     Alive(String),
-    #[error("the address {address} is that of {whose}")]
+    #[error("the address {address} belongs to {whose}")]
     Address { address: IpAddr, whose: Owner },
     #[error("the name {0:?} is reserved")]
     Reserved(String),
-    #[error("there is a node {0:?} already: delete it first, if it is not to come back")]
+    #[error("there already is a node {0:?}: delete it first, if it will not come back")]
     Exists(String),
     #[error("the node {node:?} is not on the list of control planes; the fingerprint of its key is {key}")]
     NotListed { node: String, key: Digest },
     #[error(
-        "the entry of {node:?} on the list of control planes has no fingerprint; that of the key that asks is {key}"
+        "the entry of {node:?} on the list of control planes has no fingerprint; the requesting key has {key}"
     )]
     NoFingerprint { node: String, key: Digest },
     #[error(
-        "the name {node:?} is kept on the list of control planes for another machine than the one with the key {key}"
+        "the list of control planes reserves the name {node:?} for another machine than the one with the key {key}"
     )]
     OtherMachine { node: String, key: Digest },
-    #[error("the entry of {0:?} on the list of control planes is no fingerprint")]
+    #[error("the entry of {0:?} on the list of control planes is not a fingerprint")]
     Entry(String),
     #[error("the control plane {node:?} is joining, until {deadline} at the latest")]
     Waiting { node: String, deadline: Timestamp },
-    #[error("this machine had too many tickets: the next one at {until}")]
+    #[error("this machine has had too many tickets: it gets the next one at {until}")]
     TooMany { until: Timestamp },
 }
 
-/// True for the names that every client inside of a cluster knows the API server by. A node's certificate is for its name.
+/// True for the names under which every client in the cluster knows the API server. A node's certificate is valid for
+/// its name.
 fn is_api_server(name: &str) -> bool {
     name == "localhost"
         || name == "kubernetes"
@@ -187,10 +189,11 @@ pub(crate) fn plan(observed: &Observed) -> Result<Plan, Refused> {
     })
 }
 
-/// Whether this machine may have the name.
+/// Checks whether this machine may have the name.
 fn check_name(observed: &Observed) -> Result<(), Refused> {
     let (node, key) = (&observed.node, observed.key);
-    // A control plane is an API server, so it may well have a name of one. Whether it may be one is decided below.
+    // A control plane runs an API server, so it may have one of its names. Whether it may be a control plane is checked
+    // below.
     let is_reserved = !observed.is_control_plane && observed.reserved.contains(node);
     if node == CONTROL_PLANE || is_api_server(node) || is_reserved {
         return Err(Refused::Reserved(node.clone()));
@@ -215,26 +218,26 @@ fn check_name(observed: &Observed) -> Result<(), Refused> {
     }
 }
 
-/// Whether the list lets this machine in as a control plane.
+/// Checks whether the list lets this machine in as a control plane.
 fn check_listed(observed: &Observed, listed: Option<&Listed>) -> Result<(), Refused> {
     let (node, key) = (observed.node.clone(), observed.key);
     match listed {
         None => Err(Refused::NotListed { node, key }),
         Some(Listed::Empty) => Err(Refused::NoFingerprint { node, key }),
         Some(Listed::Unreadable) => Err(Refused::Entry(node)),
-        // So the entry is used up once somebody has joined by it.
+        // So an entry is used up once a machine has joined with it.
         Some(Listed::Name) if observed.existing.is_some() => Err(Refused::Exists(node)),
-        // A machine that is named may come back, after a reset.
+        // A machine with a fingerprint in the list may come back after a reset.
         Some(Listed::Machine(_) | Listed::Name) => Ok(()),
     }
 }
 
-/// Whether the addresses are the node's own.
+/// Checks whether the addresses are the node's own.
 fn check_addresses(observed: &Observed) -> Result<(), Refused> {
     for (address, whose) in &observed.taken {
         let is_own = match whose {
             Owner::Service => false,
-            // It gets the key of the authority, so a certificate gives it nothing that it has not.
+            // It gets the key of the CA anyway, so such a certificate gives it nothing new.
             Owner::ApiServer => observed.is_control_plane,
             Owner::Node(name) => *name == observed.node,
         };
@@ -343,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_join_is_told_why() {
+    fn a_refused_node_is_told_why() {
         let name = || "node-2".to_owned();
         for (observed, refused) in [
             (
@@ -392,7 +395,7 @@ mod tests {
         }
     }
 
-    /// What becomes of a control plane with this entry on the list.
+    /// The decision about a control plane with this entry in the list.
     fn listed(entry: Listed, existing: Option<Existing>) -> Result<(), Refused> {
         let observed = Observed {
             allowed: BTreeMap::from([("node-2".to_owned(), entry)]),
@@ -408,7 +411,7 @@ mod tests {
         let there = Some(Existing {
             is_control_plane: true,
         });
-        // The same machine comes back after a reset; another one does not come in its place.
+        // The same machine may come back after a reset; another one may not take its place.
         assert_eq!(listed(Listed::Machine(KEY), None), Ok(()));
         assert_eq!(listed(Listed::Machine(KEY), there), Ok(()));
         for existing in [None, there] {
@@ -419,7 +422,7 @@ mod tests {
             assert_eq!(listed(Listed::Machine(OTHER), existing), refused);
             assert_eq!(listed(Listed::Unreadable, existing), Err(Refused::Entry(node())));
         }
-        // A name alone is for whoever asks first, and only where that is wanted.
+        // An entry without a fingerprint is for the first one that asks, and only if that is allowed.
         let refused = Err(Refused::NoFingerprint {
             node: node(),
             key: KEY,

@@ -1,4 +1,4 @@
-//! What was typed, worked out: the keys, the platform, and who is served.
+//! Evaluates the arguments and runs the service: keys, platform, and access control.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -38,10 +38,10 @@ impl Args {
         let keys = MasterKeys::read(&self.master_secret_dir)?;
         let registers = RegisterFile::read(&self.data_dir.join("registers"))?;
         let own = registers.registers().value(CLUSTER_REGISTER)?;
-        // Nodes that join could not tell, as they do not know the cluster yet.
+        // Joining nodes could not notice this, because they do not know the cluster yet.
         ensure!(
             own == keys.cluster_id.register(),
-            "this node's register 15 is {own}: it is not of the cluster {} that the master secret gives",
+            "this node's register 15 is {own}: it does not belong to the cluster {} of the master secret",
             keys.cluster_id
         );
         let key = AttestationKey::open(&self.data_dir.join("attestation-key.json"))?;
@@ -64,8 +64,8 @@ impl Args {
         };
         let listener = TcpListener::bind(self.listen)
             .await
-            .with_context(|| format!("could not listen at {}", self.listen))?;
-        tracing::info!(address = %listener.local_addr()?, "serving nodes that join");
+            .with_context(|| format!("could not listen on {}", self.listen))?;
+        tracing::info!(address = %listener.local_addr()?, "serving joining nodes");
         process.readiness().set(true);
         let shutdown = process.shutdown();
         serve()

@@ -22,7 +22,7 @@ use crate::keys::{self, MasterKeys};
 use crate::plan::{Refused, plan};
 use crate::world::{self, Asking, World};
 
-/// Serves connections whose clients were judged before: each is of no cluster or of this one.
+/// Serves connections whose clients have been verified: each belongs to no cluster or to this one.
 pub(crate) struct Service {
     pub(crate) keys: MasterKeys,
     pub(crate) pki: PathBuf,
@@ -63,7 +63,7 @@ impl JoinService for Service {
     ) -> Result<Response<IssueRejoinTicketResponse>, Status> {
         if !self.machine(&request)?.is_member {
             return Err(Status::permission_denied(
-                "the node is not part of this cluster: ask for a ticket to join",
+                "the node is not part of this cluster: request a ticket to join",
             ));
         }
         let disk = disk(&request.into_inner().disk_uuid)?;
@@ -76,12 +76,12 @@ impl JoinService for Service {
     }
 }
 
-/// Around all that is done for a request. What nodes say of traces of their own is not read.
+/// The span of a request. Trace contexts from nodes are ignored.
 fn span(call: &str) -> Span {
     spans::request("POST", &format!("/bootstrap.JoinService/{call}"), None)
 }
 
-/// The machine at the other end, by what it attested for this connection.
+/// The machine at the other end, identified by what it attested for this connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     /// The fingerprint of its attestation key.
@@ -127,7 +127,7 @@ impl Service {
             issued.count(machine.key, now)
         };
         counted.map_err(|refused| status(&refused))?;
-        // Everything that can fail comes before the first write, and the token last.
+        // Everything that can fail comes before the first write, and the token comes last.
         let authority = keys::authority(&self.pki).map_err(|error| unavailable(&error))?;
         let signed = authority.sign(&checked, OffsetDateTime::now_utc());
         let signed = signed.map_err(|error| unavailable(&error))?;
@@ -157,7 +157,7 @@ impl Service {
 
 fn disk(text: &str) -> Result<Uuid, Status> {
     text.parse()
-        .map_err(|_| Status::invalid_argument("the disk's UUID is not one"))
+        .map_err(|_| Status::invalid_argument("the disk's UUID is invalid"))
 }
 
 fn status(refused: &Refused) -> Status {
@@ -175,7 +175,7 @@ fn status(refused: &Refused) -> Status {
     }
 }
 
-/// What is wrong stands in the log, where an administrator reads it, and not in the answer to a node.
+/// The cause is in the log, where an administrator can read it, and not in the answer to the node.
 fn unavailable(error: &dyn std::error::Error) -> Status {
     tracing::error!(error = runtime::chain(error), "could not issue a ticket");
     Status::unavailable("the join service cannot issue tickets now; its log says why")

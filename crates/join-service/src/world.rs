@@ -1,4 +1,4 @@
-//! The cluster, as the service reads and writes it.
+//! Reads and writes the cluster for the service.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,23 +22,23 @@ const MANAGER: &str = "join-service";
 
 const KUBE_SYSTEM: &str = "kube-system";
 
-/// What init wrote down about the cluster.
+/// The `ConfigMap` that init wrote about the cluster.
 const INTERNAL_CONFIG: &str = "internal-config";
 
-/// How long a bootstrap token is good.
+/// The lifetime of a bootstrap token.
 const TOKEN_TIME: SignedDuration = SignedDuration::from_mins(15);
 
-/// Kubernetes' group of nodes that join by a token; kubeadm lets it ask for a kubelet's certificate.
+/// The Kubernetes group of nodes that join with a token; kubeadm lets its members request kubelet certificates.
 const GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 
-/// How long a node that is not heard of counts as there: so long does Kubernetes keep it ready. Its lease is shorter, and who
-/// came back in between would be taken for one that has joined.
+/// How long a node without renewals of its Lease counts as alive: as long as Kubernetes keeps it ready. The duration of
+/// its Lease is shorter, and a node that came back in between would be taken for one that has joined.
 const NODE_GRACE: SignedDuration = SignedDuration::from_secs(50);
 
-/// Nodes that run an API server, as kubeadm marks them.
+/// The label by which kubeadm marks nodes that run an API server.
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
-/// Why the cluster cannot be read or written.
+/// Why the cluster could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read {what}")]
@@ -46,24 +46,24 @@ pub(crate) enum Error {
         what: &'static str,
         source: cluster::Error,
     },
-    #[error("could not write down that the node joins")]
+    #[error("could not record that the node is joining")]
     Joining(#[source] cluster::Error),
     #[error("could not create a bootstrap token")]
     Token(#[source] cluster::Error),
     #[error("the system gave no random bytes")]
     Random(#[source] getrandom::Error),
-    #[error("the ConfigMap {KUBE_SYSTEM}/{INTERNAL_CONFIG} lacks {0}: it is written by init")]
+    #[error("the ConfigMap {KUBE_SYSTEM}/{INTERNAL_CONFIG} lacks {0}, which init writes")]
     Config(&'static str),
 }
 
 impl Error {
-    /// Somebody else was faster, so that what was decided no longer holds.
+    /// Somebody else was faster, so the decision is no longer valid.
     pub(crate) fn is_raced(&self) -> bool {
         matches!(self, Self::Joining(error) if error.is_conflict() || error.is_already_exists())
     }
 }
 
-/// What init wrote down.
+/// The content of the `ConfigMap` that init wrote.
 pub(crate) struct Config {
     /// `host:port`.
     pub(crate) endpoint: String,
@@ -75,7 +75,7 @@ pub(crate) struct Config {
     pub(crate) components: Vec<KubernetesComponent>,
 }
 
-/// What a node asks for, and which machine asks.
+/// The request of a node, and the requesting machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asking<'a> {
     /// Its certificate request.
@@ -84,17 +84,17 @@ pub(crate) struct Asking<'a> {
     pub(crate) machine: Machine,
 }
 
-/// The cluster, and where the administrator's list is.
+/// The cluster, and the namespace of the administrator's list.
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: String,
     pub(crate) control_planes: String,
-    /// Its entries count also when they name no machine.
+    /// Entries of the list without a fingerprint are accepted.
     pub(crate) by_name: bool,
 }
 
 impl World {
-    /// What init wrote down.
+    /// Reads what init wrote.
     pub(crate) async fn config(&self) -> Result<Config, Error> {
         let found: Option<ConfigMap> = self
             .get("the internal config", Some(KUBE_SYSTEM), INTERNAL_CONFIG)
@@ -104,7 +104,7 @@ impl World {
         let components = data.get("kubernetesComponents").map_or("[]", String::as_str);
         let components: Value =
             serde_json::from_str(components).map_err(|_| Error::Config("kubernetesComponents"))?;
-        // A cluster that was made before they were written down has none.
+        // A cluster that was created by an earlier version does not have them.
         let sans = data.get("apiServerCertSANs").map_or("", String::as_str);
         let sans = sans.split(',').map(str::trim).filter(|san| !san.is_empty());
         Ok(Config {
@@ -121,7 +121,7 @@ impl World {
         })
     }
 
-    /// What the decision needs.
+    /// Reads the facts for the decision.
     pub(crate) async fn observe(
         &self,
         asking: Asking<'_>,
@@ -165,7 +165,7 @@ impl World {
         self.get("the node's lease", Some("kube-node-lease"), node).await
     }
 
-    /// The addresses by which the API server is known, which no kubelet may have a certificate for.
+    /// The addresses of the API server, for which no kubelet may have a certificate.
     async fn api_addresses(&self, config: &Config) -> Result<Vec<(IpAddr, Owner)>, Error> {
         let service: Option<Service> = self
             .get("the API server's Service", Some("default"), "kubernetes")
@@ -208,7 +208,7 @@ impl World {
         }))
     }
 
-    /// Writes down that the node joins, and forgets those that need no longer be waited for.
+    /// Records that the node joins, and deletes the records of those that need not be waited for any more.
     pub(crate) async fn note(
         &self,
         plan: &Plan,
@@ -251,7 +251,7 @@ impl World {
         Ok(())
     }
 
-    /// What is left of joins that are over. It is no reason to refuse anybody when that fails.
+    /// Deletes the records of finished joins. If that fails, nobody is refused because of it.
     async fn forget_old(&self, now: Timestamp) {
         let listed: Result<Vec<JoiningNode>, Error> = self.list("the nodes that join").await;
         for old in listed.unwrap_or_default() {
@@ -264,14 +264,14 @@ impl World {
                 if let Err(error) = self.cluster.delete(&id, &as_read).await {
                     tracing::warn!(
                         error = runtime::chain(&error),
-                        "could not forget a node that joined"
+                        "could not delete the record of a node that has joined"
                     );
                 }
             }
         }
     }
 
-    /// Makes a bootstrap token, the last thing before the ticket goes out.
+    /// Creates a bootstrap token, as the last step before the ticket is issued.
     pub(crate) async fn make_token(&self, node: &str, now: Timestamp) -> Result<Zeroizing<String>, Error> {
         let (token_id, secret) = (random_text(6)?, random_text(16)?);
         let name = format!("bootstrap-token-{}", *token_id);
@@ -325,7 +325,8 @@ impl World {
     }
 }
 
-/// Letters and digits of a bootstrap token. 252 is the last multiple of 36 in a byte: no letter comes up more often.
+/// Random letters and digits for a bootstrap token. Bytes from 252, the largest multiple of 36, are skipped, so that
+/// all characters are equally likely.
 fn random_text(length: usize) -> Result<Zeroizing<String>, Error> {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut text = Zeroizing::new(String::with_capacity(length));
@@ -371,7 +372,7 @@ fn is_ready(node: &Node) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// When a kubelet was heard of last.
+/// When a kubelet last renewed its Lease.
 fn renewed(lease: &Lease) -> Option<Timestamp> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
 }
@@ -382,13 +383,13 @@ fn is_alive(lease: &Lease, now: Timestamp) -> bool {
     renewed(lease).is_some_and(|renewed| renewed + lasts > now)
 }
 
-/// True when a ready kubelet was heard of since the ticket went out. One that is merely ready may be what an earlier node of
-/// this name left.
+/// True if a ready kubelet has renewed its Lease since the ticket was issued. A node that is merely ready may be left
+/// over from an earlier node of this name.
 fn has_joined(node: Option<&Node>, lease: Option<&Lease>, issued: Timestamp) -> bool {
     node.is_some_and(is_ready) && lease.and_then(renewed).is_some_and(|renewed| renewed > issued)
 }
 
-/// The names and addresses by which the API server is known outside of the cluster, in lower case.
+/// The names and addresses of the API server outside the cluster, in lower case.
 fn known_as(config: &Config) -> impl Iterator<Item = &str> {
     let host = config.endpoint.rsplit_once(':').map_or("", |(host, _)| host);
     let host = host.trim_matches(['[', ']']);
@@ -405,7 +406,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
-    /// Of a kubelet that was heard of at this time. It lasts as long as Kubernetes makes it.
+    /// The Lease of a kubelet that renewed it at this time, with Kubernetes' default duration.
     fn lease(renewed: Timestamp) -> Lease {
         let spec = json!({"leaseDurationSeconds": 40, "renewTime": format!("{renewed:.6}")});
         serde_json::from_value(json!({"spec": spec})).unwrap()
@@ -426,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_ready_before_its_ticket_has_not_joined() {
+    fn a_node_that_was_ready_before_its_ticket_has_not_joined() {
         for (ready, renewed, expected) in [
             (true, Some(at(1)), true),
             (true, Some(at(-45)), false),

@@ -1,5 +1,5 @@
-//! The service against a real API server, as the account of its chart: who gets a ticket, who does not, and what is written
-//! for either. Nodes are played by the test; their attestation and its TLS are real.
+//! The service with a real API server, as the account of its chart: who gets a ticket, who does not, and what is
+//! written for each. The test plays the nodes; their attestation and TLS are real.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -51,7 +51,7 @@ fn endorser() -> Endorser {
     Endorser::from_seed(&[1; 32])
 }
 
-/// A control plane with what init writes down, the chart, and the service as the chart's account.
+/// A control plane with what init writes, the chart, and the service running as the chart's account.
 struct Stage {
     plane: ControlPlane,
     folder: tempfile::TempDir,
@@ -162,7 +162,7 @@ impl Stage {
         stage
     }
 
-    /// A client hears that it is refused before the service has written why.
+    /// Waits for the reason in the log: a client learns that it is refused before the service has logged why.
     async fn logged(&self, reason: &str) {
         let started = std::time::Instant::now();
         while !self.log().contains(reason) {
@@ -179,7 +179,7 @@ impl Stage {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
-    /// A node's platform; that of a member has the cluster's id in its register.
+    /// A node's platform; a member has the cluster's id in its register.
     fn platform(&self, name: &str, endorser: &Endorser, id: Option<ClusterId>) -> Arc<SoftTpm> {
         let path = |end: &str| self.folder.path().join(format!("{name}.{end}"));
         let mut registers = RegisterFile::open(&path("registers")).unwrap();
@@ -206,7 +206,7 @@ impl Stage {
         connect(&client, self.address).await.map(JoinServiceClient::new)
     }
 
-    /// Asks as a machine of its own.
+    /// Asks as a new machine.
     async fn ask(&self, request: IssueJoinTicketRequest) -> Result<IssueJoinTicketResponse, Status> {
         let platform = self.platform(&uuid::Uuid::new_v4().to_string(), &endorser(), None);
         self.ask_as(platform, request).await
@@ -229,9 +229,9 @@ impl Stage {
         serde_json::from_str(&output(&mut self.plane.kubectl(command)).unwrap()).unwrap()
     }
 
-    /// What the kubelet of a node does every ten seconds.
+    /// Renews the Lease like the kubelet of a node does every ten seconds.
     fn renew(&self, node: &str, seconds: u32) {
-        // As Kubernetes wants it: microseconds.
+        // Kubernetes requires microseconds.
         let renewed = format!("{:.6}", Timestamp::now());
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -247,7 +247,7 @@ impl Stage {
         list["items"].as_array().unwrap().clone()
     }
 
-    /// Lets the machine of this name join as a control plane.
+    /// Lets the machine with this fingerprint join under this name as a control plane.
     fn allow(&self, node: &str, fingerprint: &str) {
         let patch = json!({"data": {node: fingerprint}}).to_string();
         let list = "join-service-control-planes";
@@ -264,7 +264,7 @@ impl Stage {
     }
 }
 
-/// A node that is there, and whose kubelet is long gone.
+/// An existing node whose kubelet is long gone.
 fn node(plane: &ControlPlane, name: &str, address: &str) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     plane.apply(&node.to_string()).unwrap();
@@ -303,17 +303,17 @@ fn decoded(value: &Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn tickets_go_to_attested_nodes_that_may_have_them() {
     let stage = Stage::set().await;
-    who_is_refused_leaves_no_token(&stage).await;
+    a_refused_node_leaves_no_token(&stage).await;
     a_worker_gets_what_it_needs(&stage).await;
     one_machine_gets_no_tickets_without_end(&stage).await;
     the_list_lets_in_machines_and_no_names(&stage).await;
     control_planes_join_one_after_the_other(&stage).await;
     a_member_gets_the_key_of_its_disk_again(&stage).await;
-    nothing_was_asked_that_the_chart_does_not_allow(&stage);
+    no_request_exceeded_the_permissions_of_the_chart(&stage);
 }
 
-async fn who_is_refused_leaves_no_token(stage: &Stage) {
-    // Who is not attested does not get as far as asking.
+async fn a_refused_node_leaves_no_token(stage: &Stage) {
+    // A peer that fails attestation cannot even send a request.
     let stranger = stage.platform("stranger", &Endorser::from_seed(&[9; 32]), None);
     let other = ClusterId(Bytes([8; 32]));
     let other = stage.platform("other-cluster", &endorser(), Some(other));
@@ -367,17 +367,17 @@ async fn who_is_refused_leaves_no_token(stage: &Stage) {
         (
             asking("node-2", "198.18.0.2", false),
             Code::InvalidArgument,
-            "198.18.0.2 is that of node-1",
+            "198.18.0.2 belongs to node-1",
         ),
         (
             asking("node-2", "198.18.0.1", false),
             Code::InvalidArgument,
-            "198.18.0.1 is that of the API server",
+            "198.18.0.1 belongs to the API server",
         ),
         (
             asking("node-2", "198.18.0.7", false),
             Code::InvalidArgument,
-            "198.18.0.7 is that of the API server",
+            "198.18.0.7 belongs to the API server",
         ),
         (
             asking("api.example.org", "198.18.0.3", false),
@@ -400,7 +400,7 @@ async fn who_is_refused_leaves_no_token(stage: &Stage) {
         assert!(refused.message().contains(reason), "{refused}");
     }
 
-    // Somebody of this name is alive.
+    // A node of this name is alive.
     stage.renew("node-9", 600);
     let refused = stage
         .ask(asking("node-9", "198.18.0.9", false))
@@ -488,8 +488,8 @@ async fn the_list_lets_in_machines_and_no_names(stage: &Stage) {
     let request = asking("node-5", "198.18.0.6", true);
     for (entry, reason) in [
         (String::new(), "has no fingerprint"),
-        ("yes".to_owned(), "is no fingerprint"),
-        (other.fingerprint().to_string(), "kept on the list"),
+        ("yes".to_owned(), "is not a fingerprint"),
+        (other.fingerprint().to_string(), "reserves the name"),
     ] {
         stage.allow("node-5", &entry);
         let refused = stage
@@ -500,7 +500,7 @@ async fn the_list_lets_in_machines_and_no_names(stage: &Stage) {
         assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
         assert!(refused.message().contains(reason), "{refused}");
     }
-    // Nor does another machine take the name as a worker.
+    // Another machine cannot take the name as a worker either.
     let worker = asking("node-5", "198.18.0.6", false);
     let refused = stage.ask_as(machine, worker).await.err().unwrap();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
@@ -539,11 +539,11 @@ async fn control_planes_join_one_after_the_other(stage: &Stage) {
     let deadline: Timestamp = joining["spec"]["deadline"].as_str().unwrap().parse().unwrap();
     assert!(deadline.duration_since(Timestamp::now()) <= SignedDuration::from_mins(10));
 
-    // The one that waits for nobody else may ask again, and the other goes on once it is there.
+    // The one that is joining may ask again, and the other can continue once the first has joined.
     stage.ask_as(machine.clone(), first.clone()).await.unwrap();
     let ask_second = async || stage.ask_as(machine_of_second.clone(), second.clone()).await;
     assert!(ask_second().await.is_err());
-    // A node that is ready may be what was left of an earlier one of that name.
+    // A ready node may be left over from an earlier one of that name.
     node(&stage.plane, &first.node_name, "198.18.0.77");
     assert!(ask_second().await.is_err());
     stage.renew(&first.node_name, 40);
@@ -574,7 +574,7 @@ async fn a_member_gets_the_key_of_its_disk_again(stage: &Stage) {
     assert_eq!(refused.code(), Code::PermissionDenied);
 }
 
-fn nothing_was_asked_that_the_chart_does_not_allow(stage: &Stage) {
+fn no_request_exceeded_the_permissions_of_the_chart(stage: &Stage) {
     let log = stage.log();
     assert!(
         !log.contains("forbidden") && !log.contains("could not issue"),
@@ -643,7 +643,7 @@ async fn a_service_on_a_node_of_another_cluster_does_not_start() {
         .unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(
-        !ended.status.success() && said.contains("it is not of the cluster"),
+        !ended.status.success() && said.contains("it does not belong to the cluster"),
         "{said}"
     );
 }

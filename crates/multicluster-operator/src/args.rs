@@ -1,5 +1,4 @@
-//! What is typed on the command line or set in the environment. The names are the reference's; those that it does not have
-//! are ours.
+//! Command line and environment. The names are the reference's, except for options that it does not have.
 
 use std::path::PathBuf;
 
@@ -8,7 +7,7 @@ use helm::origin::{ChartSpec, ClientCertSpec, CredentialsSpec, SecretKey, Verify
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 use runtime::{GoDuration, PushArgs};
 
-/// Where a pod finds its own namespace.
+/// The file in which a pod finds its own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Releases one chart for each Tenant and `KryptonDeployment`, on many clusters.
@@ -188,7 +187,7 @@ pub(crate) struct ChartAccess {
     pub(crate) chart_cosign_key_secret: Option<SecretName>,
 }
 
-/// A Secret by its name, and a key in it.
+/// The name of a Secret, and a key in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SecretName {
     name: String,
@@ -224,7 +223,7 @@ impl SecretName {
 }
 
 impl ChartAccess {
-    /// What a chart's origin has of it, with Secrets of this namespace.
+    /// The same as fields of a chart's origin, with Secrets of this namespace.
     pub(crate) fn origin(&self, namespace: &str) -> ChartSpec {
         let Self {
             chart_username,
@@ -283,7 +282,7 @@ impl Mode {
 }
 
 impl Args {
-    /// Where the Secrets of clusters are.
+    /// The namespace with the Secrets of clusters.
     pub(crate) fn discovery_namespace(&self) -> String {
         let said = given(self.namespace.as_deref()).or(given(self.own_namespace.as_deref()));
         said.map(str::to_owned)
@@ -291,19 +290,19 @@ impl Args {
             .unwrap_or_else(|| "default".to_owned())
     }
 
-    /// Where the operator itself is.
+    /// The operator's own namespace.
     pub(crate) fn home_namespace(&self) -> String {
         let said = given(self.own_namespace.as_deref()).map(str::to_owned);
         said.or_else(pod_namespace)
             .unwrap_or_else(|| self.discovery_namespace())
     }
 
-    /// The namespaces whose objects are served; all when there are none.
+    /// The namespaces whose objects are reconciled; all if empty.
     pub(crate) fn served_namespaces(&self) -> Vec<String> {
         names(&self.watch_namespaces)
     }
 
-    /// The namespaces in which releases may have objects besides their own.
+    /// The namespaces, in addition to its own, in which a release may have objects.
     pub(crate) fn open_namespaces(&self) -> Vec<String> {
         names(&self.allowed_namespaces)
     }
@@ -323,7 +322,7 @@ fn pod_namespace() -> Option<String> {
     given(Some(&text)).map(str::to_owned)
 }
 
-/// A boolean as Go reads it, or `yes` and `no`, which the reference takes too.
+/// A boolean as Go parses it, or `yes` and `no`, which the reference accepts, too.
 fn truth(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "y" | "on" => Ok(true),
@@ -332,7 +331,7 @@ fn truth(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A duration, or seconds.
+/// A duration, or a number of seconds.
 fn interval(text: &str) -> Result<GoDuration, String> {
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(GoDuration(std::time::Duration::from_secs(seconds.into())));
@@ -403,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_charts_are_fetched_with_lies_in_secrets_of_the_operators_own_namespace() -> Result<(), String> {
+    fn credentials_for_charts_are_in_secrets_in_the_operators_own_namespace() -> Result<(), String> {
         let args = parse(&[
             "--chart-username=robot",
             "--chart-password-secret=login/secret",

@@ -1,4 +1,4 @@
-//! The chart of this process: where it comes from, what it is called, and why it cannot be had.
+//! The chart of this process: its source, its names, and the reasons why it cannot be loaded.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ pub(crate) struct ProcessChart {
     pub(crate) repo: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Empty for any.
+    /// Empty if any digest is accepted.
     pub(crate) digest: String,
     pub(crate) plain_http: bool,
-    /// Who we are there, and whom we trust.
+    /// Credentials and trusted certificates and keys for its source.
     pub(crate) access: ChartSpec,
 }
 
-/// How a chart is asked for.
+/// How the version of the chart is located.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// By the index of its repository, or the tags of a registry.
+    /// Through the index of its repository, or the tags of a registry.
     Listed,
-    /// As `<repository>/<name>-<version>.tgz`, where the repository is no archive itself.
+    /// As `<repository>/<name>-<version>.tgz`, unless the repository is itself the URL of an archive.
     Archive,
 }
 
-/// The chart cannot be had.
+/// Why the chart cannot be loaded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("{version:?} is no version of a chart: say an exact one, such as 1.2.3, in --chart-version")]
+    #[error("{version:?} is not a version of a chart: set an exact one, such as 1.2.3, with --chart-version")]
     VersionInvalid { version: String },
-    #[error("the chart is not there")]
+    #[error("the chart does not exist")]
     VersionNotFound(#[source] Arc<charts::Error>),
     #[error("could not fetch the chart")]
     NotLoaded(#[source] Arc<charts::Error>),
@@ -47,8 +47,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// True when the same attempt can succeed later although nobody restarted this process. A chart may be published any
-    /// time, and a source may be mended.
+    /// True if the same attempt can succeed later without a restart of this process: a chart may be published at any
+    /// time, and its source may be repaired.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::VersionInvalid { .. } | Self::OtherChart { .. } => false,
@@ -58,8 +58,8 @@ impl Fault {
 }
 
 impl ProcessChart {
-    /// What users read about it: `<repository>/<name>:<version>`, or the URL of an archive. Without a query or a password, because
-    /// a signed URL gives access and statuses lie on other people's clusters.
+    /// Its name for users: `<repository>/<name>:<version>`, or the URL of an archive. Queries and passwords are
+    /// removed, because a signed URL gives access, and others can read statuses on their clusters.
     pub(crate) fn title(&self) -> String {
         let repo = charts::source::shown(&self.repo);
         if is_archive(&self.repo) {
@@ -68,12 +68,12 @@ impl ProcessChart {
         format!("{}/{}:{}", repo.trim_end_matches('/'), self.name, self.version)
     }
 
-    /// What it is installed as with these values.
+    /// The fingerprint of an install of it with these values.
     pub(crate) fn fingerprint(&self, values: &Map<String, Value>) -> String {
         fingerprint::of(&self.repo, &self.name, &self.version, values)
     }
 
-    /// The chart, loaded. Its version is looked at before anything is asked for.
+    /// Loads the chart. Its version is validated before any request.
     pub(crate) async fn load(&self, form: Form, charts: &Charts) -> Result<Arc<LoadedChart>, Fault> {
         if Version::parse(&self.version).is_err() {
             return Err(Fault::VersionInvalid {
@@ -93,7 +93,7 @@ impl ProcessChart {
         Ok(loaded)
     }
 
-    /// The URL of an archive says nothing about its chart, so the chart itself has to be the configured one.
+    /// The URL of an archive says nothing about its chart, so the chart itself has to match the configuration.
     fn compare(&self, loaded: &LoadedChart) -> Result<(), Fault> {
         let found = loaded.chart().metadata();
         if !is_archive(&self.repo) || (found.name == self.name && found.version == self.version) {
@@ -131,7 +131,7 @@ impl ProcessChart {
     }
 }
 
-/// True for the URL of an archive, which is the chart itself.
+/// True for the URL of an archive, which contains the chart itself.
 fn is_archive(url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     [".tgz", ".tar.gz"].iter().any(|ending| path.ends_with(ending))
@@ -191,8 +191,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_version_is_not_asked_for() {
-        // Nobody is asked: the script is empty.
+    async fn an_invalid_version_causes_no_request() {
+        // No request is made: the script is empty.
         let script = cluster::scripted::Script::new("nothing");
         let charts = Charts::new(script.cluster(), charts::source::Limits::default());
         for version in ["1.x.y", "garbage", "", "^1.2"] {

@@ -1,6 +1,8 @@
-//! Which cluster serves a tenant that names none, where one API server is engaged under several names: the first that saw it.
+//! If one API server is engaged under several names, decides which of these clusters serves a tenant that names none:
+//! the first one that saw it.
 //!
-//! Servers are told apart by their addresses. What they say about their objects, UIDs included, others can say as well.
+//! Servers are identified by their addresses. Everything else they report, UIDs included, can be imitated by another
+//! server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +13,11 @@ use crate::key::Key;
 #[derive(Clone, Default)]
 pub(crate) struct Claims(Arc<Mutex<Held>>);
 
-/// The cluster that holds a tenant, by its API server and place.
+/// The cluster that has claimed a tenant, by API server and tenant.
 type Held = HashMap<(String, Key), String>;
 
 impl Claims {
-    /// True when the cluster serves the tenant from now on, or did already.
+    /// True if the cluster serves the tenant from now on, or already did.
     pub(crate) fn claim(&self, server: &str, tenant: &Key, cluster: &str) -> bool {
         let mut claims = self.lock();
         let holder = claims
@@ -24,7 +26,7 @@ impl Claims {
         holder == cluster
     }
 
-    /// A tenant is not there any more, as the cluster says; only its own claim goes.
+    /// The cluster reports that the tenant no longer exists; drops the claim if it is this cluster's.
     pub(crate) fn forget(&self, server: &str, tenant: &Key, cluster: &str) {
         let place = (server.to_owned(), tenant.clone());
         let mut claims = self.lock();
@@ -33,7 +35,7 @@ impl Claims {
         }
     }
 
-    /// A cluster is not served any more.
+    /// The cluster is no longer served.
     pub(crate) fn release(&self, cluster: &str) {
         self.lock().retain(|_, holder| holder != cluster);
     }
@@ -72,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_server_says_takes_no_tenant_of_another() {
+    fn one_server_cannot_claim_tenants_of_another() {
         let claims = Claims::default();
         let acme = tenant("acme");
         assert!(claims.claim("https://hostile:6443", &acme, "hostile"));

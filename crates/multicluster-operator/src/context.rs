@@ -1,4 +1,4 @@
-//! What passes and clusters need of the process.
+//! What passes and clusters need from the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use crate::engine::Engine;
 use crate::figures::Figures;
 use crate::registry::{ClusterId, Limits};
 
-/// What is the same for all clusters.
+/// What all clusters share.
 pub(crate) struct Context {
     pub(crate) engine: Engine,
     /// The watch cluster.
     pub(crate) home: Cluster,
-    /// When a watch of it said something last.
+    /// When a watch on it last received something.
     pub(crate) home_pulse: Pulse,
-    /// Tells of deployments and clusters, at home.
+    /// Publishes events about deployments and clusters, on the watch cluster.
     pub(crate) recorder: Recorder,
     pub(crate) instance: String,
     pub(crate) telemetry: Telemetry,
     pub(crate) figures: Figures,
     pub(crate) mode: Mode,
-    /// True when the watch cluster is served by the client of this process.
+    /// True if this process's own client also serves the watch cluster as a member.
     pub(crate) serves_self: bool,
     /// The namespace with the Secrets of clusters.
     pub(crate) discovery_namespace: String,
     pub(crate) kubeconfig_key: String,
-    /// The namespaces whose objects are served; all when there are none.
+    /// The namespaces whose objects are reconciled; all if empty.
     pub(crate) served_namespaces: Vec<String>,
     pub(crate) allow_chart_skip: bool,
     pub(crate) workers: u16,
@@ -42,14 +42,14 @@ pub(crate) struct Context {
     pub(crate) grace: Duration,
     pub(crate) min_retry: Duration,
     pub(crate) max_retry: Duration,
-    /// Which cluster serves tenants that name none.
+    /// Decides which cluster serves tenants that name none.
     pub(crate) claims: Claims,
-    /// Told which cluster has come or gone.
+    /// Sends the ids of clusters that have come or gone.
     pub(crate) news: UnboundedSender<ClusterId>,
 }
 
 impl Context {
-    /// True when objects of that namespace are served.
+    /// True if objects in that namespace are reconciled.
     pub(crate) fn serves(&self, namespace: &str) -> bool {
         let served = &self.served_namespaces;
         served.is_empty() || served.iter().any(|name| name == namespace)
@@ -59,7 +59,7 @@ impl Context {
 /// A context shared by all tasks.
 pub(crate) type Shared = Arc<Context>;
 
-/// For tests: a process that serves deployments, with this cluster as its home, and its figures.
+/// For tests: a process that reconciles deployments, with this cluster as its watch cluster, and its metrics.
 #[cfg(test)]
 pub(crate) fn for_tests(home: Cluster) -> (Shared, runtime::Metrics) {
     use charts::Charts;

@@ -1,4 +1,4 @@
-//! The definitions of our types, made where they are needed.
+//! The CRDs of our own types, created where they are needed.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use serde_json::json;
 
 use crate::engine::FIELD_MANAGER;
 
-/// How often a write is tried that fails for want of an answer.
+/// How many times a write is attempted if there is no answer.
 const ATTEMPTS: u32 = 5;
 
 /// How long a type may take to be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Makes a definition, or brings it to what this program has, and waits until its type is served. One that is so already is
-/// not written.
+/// Creates a CRD, or updates it to this program's version, and waits until its type is served. One that is up to date
+/// is not written.
 ///
 /// # Errors
-/// When the API server refuses it, or gives no answer five times.
+/// If the API server refuses it, or gives no answer five times.
 pub(crate) async fn ensure(cluster: &Cluster, crd: &CustomResourceDefinition) -> Result<(), cluster::Error> {
     let name = crd.metadata.name.clone().unwrap_or_default();
     let id = ObjectId::of::<CustomResourceDefinition>(None, &name)?;

@@ -1,4 +1,4 @@
-//! What is measured of clusters and what runs on them.
+//! Metrics of clusters and of the objects on them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,36 +11,36 @@ use runtime::Metrics;
 use crate::key::{Key, Kind};
 use crate::registry::State;
 
-/// The figures of all clusters; cheap to clone.
+/// The metrics of all clusters; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Figures {
     states: IntGaugeVec,
     passes: HistogramVec,
     failures: IntCounterVec,
     phases: IntGaugeVec,
-    /// The phase in which each object was seen last.
+    /// The last known phase of each object.
     placed: Arc<Mutex<HashMap<(String, Key), Phase>>>,
 }
 
 impl Figures {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When a name is taken.
+    /// If a name is taken.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let buckets = prometheus::exponential_buckets(0.005, 2.0, 16)?;
         let figures = Self {
             states: IntGaugeVec::new(
                 Opts::new(
                     "multicluster_cluster_state",
-                    "1 for the state that a cluster is in",
+                    "1 for the current state of a cluster",
                 ),
                 &["cluster", "state"],
             )?,
             passes: HistogramVec::new(
                 HistogramOpts::new(
                     "multicluster_pass_duration_seconds",
-                    "How long a pass took, by the cluster that it was about",
+                    "How long a pass took, by cluster",
                 )
                 .buckets(buckets),
                 &["cluster", "kind"],
@@ -62,7 +62,7 @@ impl Figures {
         Ok(figures)
     }
 
-    /// A cluster is in this state, or not known any more.
+    /// Sets the state of a cluster; none if it is no longer known.
     pub(crate) fn state(&self, cluster: &str, state: Option<State>) {
         for each in State::ALL {
             let labels = [cluster, each.as_str()];
@@ -73,7 +73,7 @@ impl Figures {
         }
     }
 
-    /// A pass took so long.
+    /// Records the duration of a pass.
     pub(crate) fn pass(&self, cluster: &str, kind: &str, took: Duration, succeeded: bool) {
         self.passes
             .with_label_values(&[cluster, kind])
@@ -83,7 +83,7 @@ impl Figures {
         }
     }
 
-    /// An object on a cluster is in this phase, or gone.
+    /// Sets the phase of an object on a cluster; none if it is gone.
     pub(crate) fn at(&self, cluster: &str, key: &Key, phase: Option<Phase>) {
         let gauge = |phase: Phase| {
             let phase = phase.to_string();
@@ -106,7 +106,7 @@ impl Figures {
         }
     }
 
-    /// Of no object on a cluster it is known any more in which phase it is.
+    /// Drops the phases of all objects on a cluster.
     pub(crate) fn vacate(&self, cluster: &str) {
         let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
         placed.retain(|(known, _), _| known != cluster);
@@ -118,7 +118,7 @@ impl Figures {
         }
     }
 
-    /// Nothing runs on a cluster any more that this process knows of.
+    /// Drops all metrics about a cluster that is no longer served.
     pub(crate) fn forget(&self, cluster: &str) {
         self.vacate(cluster);
         for kind in [Kind::Tenant, Kind::Deployment].map(Kind::as_str) {
@@ -169,7 +169,7 @@ mod tests {
         figures.state("edge", None);
         let text = metrics.text().unwrap();
         assert!(!text.contains("cluster=\"edge\""), "{text}");
-        // What is forgotten is not taken away once more when it goes.
+        // An object that was dropped with its cluster is not subtracted a second time.
         figures.at("edge", &tenant("acme"), None);
         let text = metrics.text().unwrap();
         assert!(!text.lines().any(|line| line.ends_with(" -1")), "{text}");

@@ -1,4 +1,4 @@
-//! What was installed, in one word: a digest of the chart and the values.
+//! A fingerprint of what was installed: a digest of the chart and the values.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,15 +7,16 @@ use helm::digest::hex;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-/// The key under which the values count as a whole.
+/// The key of the pair that contains all values.
 const VALUES: &str = "values";
 
 /// The fingerprint of a chart with values: the hexadecimal SHA-256 of `repo|name|version`, followed by `|key=value` for
-/// each pair in the order of keys. Values are one pair, `values` and their canonical JSON; without any there is none.
+/// each pair in the order of keys. Values are one pair, `values` and their canonical JSON; without values there is
+/// none.
 pub(crate) fn of(repo: &str, name: &str, version: &str, values: &Map<String, Value>) -> String {
     let mut pairs = BTreeMap::new();
     if !values.is_empty() {
-        // Maps of serde_json have their keys in order, at every depth.
+        // The maps of serde_json are sorted by key, at every depth.
         pairs.insert(VALUES, serde_json::json!(values).to_string());
     }
     digest(repo, name, version, &pairs)

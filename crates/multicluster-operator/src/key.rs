@@ -1,8 +1,8 @@
-//! The objects that are worked on, by their place.
+//! Keys of the objects that are reconciled.
 
 use runtime::queue::Grouped;
 
-/// Which type an object is of.
+/// The type of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Tenant,
@@ -10,7 +10,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// As the API has it.
+    /// The name in the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Tenant => "Tenant",
@@ -19,7 +19,7 @@ impl Kind {
     }
 }
 
-/// An object.
+/// The key of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) kind: Kind,
@@ -27,7 +27,7 @@ pub(crate) struct Key {
     pub(crate) name: String,
 }
 
-/// The objects of a namespace take turns with those of others.
+/// Fairness is per namespace.
 impl Grouped for Key {
     fn group(&self) -> &str {
         &self.namespace

@@ -1,16 +1,17 @@
-//! Errors in the words of conditions, events, annotations and log lines: servers and kubeconfigs of others have a say in them.
+//! Error texts for conditions, events, annotations and log lines. They may quote other people's servers and
+//! kubeconfigs.
 
 use std::error::Error;
 
-/// Longer than any message of ours; an API server takes 256 KiB of annotations in all, and nobody reads more.
+/// Longer than any message of ours; an API server accepts 256 KiB of annotations in total, and nobody reads more.
 const LONGEST: usize = 2048;
 
-/// An error and its causes in one line that can be printed.
+/// An error and its causes in one printable line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     told(&runtime::chain(error))
 }
 
-/// As much of a text as is told, without what moves the cursor of a terminal.
+/// The beginning of a text, without characters that control a terminal.
 pub(crate) fn told(text: &str) -> String {
     let cut = &text[..text.floor_char_boundary(LONGEST)];
     let mut told: String = cut
@@ -23,7 +24,7 @@ pub(crate) fn told(text: &str) -> String {
     told
 }
 
-/// Control characters, and those that change the direction or show nothing at all.
+/// Control characters, and characters that change the text direction or are invisible.
 fn is_unprintable(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
@@ -38,7 +39,7 @@ mod tests {
     struct Said(String);
 
     #[test]
-    fn what_a_server_says_is_cut_and_cannot_steer_a_terminal() {
+    fn texts_of_a_server_are_cut_and_cannot_control_a_terminal() {
         let long = chain(&Said("ü".repeat(20_000_000)));
         assert!(long.starts_with("the server says ü") && long.len() <= LONGEST + '…'.len_utf8());
         assert_eq!(

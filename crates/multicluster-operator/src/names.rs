@@ -1,17 +1,17 @@
-//! Names that are made of others, within the limits of Helm and Kubernetes.
+//! Names composed of other names, within the limits of Helm and Kubernetes.
 
 use api::mesh::annotations::FINGERPRINT;
 use sha2::{Digest as _, Sha256};
 
 use helm::digest::hex;
 
-/// Helm's limit for the name of a release, which ends in names of objects.
+/// Helm's limit for the name of a release, which becomes part of the names of objects.
 const LONGEST_RELEASE: usize = 53;
 
-/// What may stand behind the slash of an annotation.
+/// The longest name after the slash of an annotation.
 const LONGEST_ANNOTATION: usize = 63;
 
-/// How many digits tell names apart whose beginnings are the same.
+/// The number of digits that distinguish names with the same beginning.
 const DIGITS: usize = 8;
 
 /// The release of a tenant on a cluster.
@@ -37,7 +37,7 @@ pub(crate) fn condition(kind: &str, cluster: &str) -> String {
     format!("{kind}/{cluster}")
 }
 
-/// A name as it is, or its beginning and a digest of the whole where it is too long.
+/// The name itself, or its beginning and a digest of the whole if it is too long.
 fn within(name: &str, limit: usize) -> String {
     if name.len() <= limit {
         return name.to_owned();
@@ -47,7 +47,7 @@ fn within(name: &str, limit: usize) -> String {
     format!("{}-{}", kept.trim_end_matches(['-', '.', '_']), &digest[..DIGITS])
 }
 
-/// Why a name is none of a namespace that may be used.
+/// Why a name cannot be used as a target namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoTarget {
     #[error(
@@ -58,10 +58,10 @@ pub(crate) enum NoTarget {
     Reserved(String),
 }
 
-/// The namespace of that name, if releases may be there.
+/// The namespace of that name, if it may contain releases.
 ///
 /// # Errors
-/// When it is none, or one of Kubernetes' own.
+/// If the name is invalid, or one of Kubernetes' own.
 pub(crate) fn target_namespace(name: &str) -> Result<&str, NoTarget> {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_name = !name.is_empty()
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(name.len(), LONGEST_RELEASE, "{name}");
         }
         assert_ne!(tenant_release(&long, "a"), tenant_release(&long, "b"));
-        // As long as may be, and one more.
+        // The longest possible name, and one character more.
         assert_eq!(tenant_release(&"x".repeat(44), "a").len(), 53);
         assert!(!tenant_release(&"x".repeat(44), "a").contains("-a-"));
         assert_eq!(
@@ -119,7 +119,7 @@ mod tests {
         );
         let cut = fingerprint_annotation(&"c".repeat(52));
         assert_eq!(cut.split_once('/').map(|(_, name)| name.len()), Some(63));
-        // Helm and Kubernetes take no hyphen or dot in the last place before the digest.
+        // Helm and Kubernetes allow no hyphen or dot right before the digest.
         let awkward = format!("{}.-.{}", "y".repeat(34), "z".repeat(40));
         let made = tenant_release(&awkward, "c");
         assert!(!made.contains(".-") && made.len() <= 53, "{made}");

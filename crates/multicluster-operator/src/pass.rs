@@ -1,7 +1,7 @@
-//! Passes over whatever is next on one cluster.
+//! Runs passes over the queued objects of one cluster.
 //!
-//! A pass is a task of its own. It has a worker of that cluster while it works, and none while it waits for something long;
-//! what panics in it ends that pass alone.
+//! Each pass is a task. It has one of the cluster's workers while it works, and none while it waits for something slow;
+//! a panic ends only its own pass.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::key::{Key, Kind};
 use crate::message::chain;
 use crate::{deployment, tenant};
 
-/// When an object is to be looked at again.
+/// When the next pass over an object follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// After a while, unless something moves before.
+    /// After a while, unless something changes before that.
     After(Duration, Priority),
-    /// When something moves.
+    /// When something changes.
     OnChange,
 }
 
-/// A pass failed.
+/// Why a pass failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -51,8 +51,8 @@ impl Error {
     }
 }
 
-/// Begins a pass over whatever is next, as long as there are workers, until `until`. Passes under way then have `grace` to
-/// come to their end; what is cut off is continued by whoever comes next.
+/// Starts passes over queued objects while there are workers, until `until`. Passes in flight then have `grace` to
+/// finish; the next process continues what is interrupted.
 pub(crate) async fn dispatch(site: Arc<Site>, ctx: Shared, until: CancellationToken) {
     let mut passes = JoinSet::new();
     while let Some(key) = until.run_until_cancelled(site.queue.take()).await {
@@ -66,13 +66,13 @@ pub(crate) async fn dispatch(site: Arc<Site>, ctx: Shared, until: CancellationTo
         tracing::warn!(
             cluster = site.name,
             passes = passes.len(),
-            "cut off passes under way"
+            "interrupted passes in flight"
         );
         passes.shutdown().await;
     }
 }
 
-/// Around all that is done for an object on a cluster, so that every line says so.
+/// The span around everything that is done for an object on a cluster; its fields are in every log line.
 pub(crate) fn span(key: &Key, cluster: &str) -> Span {
     spans::pass(&spans::Object {
         kind: key.kind.as_str(),
@@ -116,8 +116,8 @@ async fn work(key: Key, site: Arc<Site>, ctx: Shared) {
     }
 }
 
-/// The namespace by which passes over an object are counted: those of tenants are what their cluster says, without an end, and
-/// every one would be kept as a figure of its own. Their passes are counted by cluster.
+/// The namespace label for counting passes. It is empty for tenants: their namespaces are whatever their cluster
+/// claims, in any number, and each would become a metric series. Their passes are counted by cluster.
 fn counted(key: &Key) -> &str {
     match key.kind {
         Kind::Tenant => "",
@@ -127,7 +127,7 @@ fn counted(key: &Key) -> &str {
 
 async fn pass(key: &Key, site: &Site, ctx: &Shared) -> Result<Next, Error> {
     if site.reach.is_lost() {
-        // All that is there is looked at once the cluster answers again.
+        // Everything is reconciled once the cluster answers again.
         spans::leave_out();
         return Ok(Next::OnChange);
     }
@@ -141,8 +141,8 @@ async fn pass(key: &Key, site: &Site, ctx: &Shared) -> Result<Next, Error> {
     }
 }
 
-/// A failed pass is tried again: soon and ever less often when it can succeed by itself, else at the next resync (a change
-/// of the object comes before that).
+/// When a failed pass is retried: with exponential backoff if it can succeed by itself, otherwise at the next resync. A
+/// change of the object triggers a pass before that.
 fn retry(key: &Key, error: &Error, site: &Site, ctx: &Shared) -> Next {
     let mut pause = site.backoff.failed(key);
     if error.is_transient() {
@@ -157,7 +157,7 @@ fn retry(key: &Key, error: &Error, site: &Site, ctx: &Shared) -> Next {
     Next::After(pause, Priority::Normal)
 }
 
-/// Has an object from the queue, and gives it back however the pass ends.
+/// Holds an object taken from the queue, and gives it back however the pass ends.
 struct Worker<'a> {
     key: &'a Key,
     site: &'a Site,
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_figure_has_a_label_that_a_cluster_makes_up() {
+    fn no_metric_has_a_label_that_a_cluster_invents() {
         let key = |kind| Key {
             kind,
             namespace: "team-a".to_owned(),

@@ -1,8 +1,8 @@
-//! The key that the records of releases are authenticated with: in a Secret of the operator's own namespace, which no cluster
-//! that is served can read.
+//! The key that authenticates the records of releases: in a Secret in the operator's own namespace, which no served
+//! cluster can read.
 //!
-//! An admin rotates it there: what was under `key` goes to `previous`, and another one takes its place. It counts at once, and
-//! records that the former one signed are signed anew, release by release.
+//! To rotate it, an admin moves the content of `key` to `previous` and puts a new key under `key`. The new key is used
+//! at once, and records signed with the former one are signed again, release by release.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,7 +28,7 @@ use crate::registry::Registry;
 /// Name of the Secret.
 const NAME: &str = "multicluster-operator-release-key";
 
-/// There is no key.
+/// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read the key of release records, Secret {0}/{NAME}")]
@@ -43,7 +43,7 @@ pub(crate) enum Error {
     Unusable(String, #[source] ShortKey),
 }
 
-/// The key that signs and the one before it, as they are now.
+/// The current and the previous key.
 pub(crate) struct Keys(RwLock<Known>);
 
 struct Known {
@@ -64,7 +64,7 @@ impl Known {
             digest.update(key);
         }
         Ok(Self {
-            // Emptied is gone.
+            // An empty key counts as removed.
             keys: Arc::new(RecordKeys::new(current, previous.filter(|key| !key.is_empty()))?),
             digest: digest.finalize().into(),
         })
@@ -72,19 +72,19 @@ impl Known {
 }
 
 impl Keys {
-    /// As they are now.
+    /// The current keys.
     pub(crate) fn get(&self) -> Arc<RecordKeys> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).keys.clone()
     }
 
-    /// For tests: keys that nobody has to keep.
+    /// For tests: keys that are stored nowhere.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let data = Data::from([(KEY.to_owned(), ByteString(vec![1; LENGTH]))]);
         Self(RwLock::new(Known::of(&data).unwrap()))
     }
 
-    /// Takes what the Secret says; true when that is something else.
+    /// Loads the keys of the Secret; true if they have changed.
     fn take(&self, data: &Data) -> Result<bool, ShortKey> {
         let found = Known::of(data)?;
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl Keys {
     }
 }
 
-/// The key; made when there is none. One process at a time asks: the one that has the Lease.
+/// Reads the key, and generates it if there is none. Only the process that holds the Lease calls this.
 pub(crate) async fn read_or_make(home: &Cluster, namespace: &str) -> Result<Keys, Error> {
     let read = |error| Error::Read(namespace.to_owned(), error);
     let unusable = |error| Error::Unusable(namespace.to_owned(), error);
@@ -116,13 +116,13 @@ pub(crate) async fn read_or_make(home: &Cluster, namespace: &str) -> Result<Keys
     home.apply(&id, &secret, &Apply::by(FIELD_MANAGER))
         .await
         .map_err(|error| Error::Make(namespace.to_owned(), error))?;
-    tracing::info!(secret = NAME, namespace, "made the key of release records");
+    tracing::info!(secret = NAME, namespace, "generated the key of release records");
     data.insert(KEY.to_owned(), ByteString(drawn));
     Ok(Keys(RwLock::new(Known::of(&data).map_err(unusable)?)))
 }
 
-/// Takes another key as soon as there is one, until `until`, and has all releases looked at, so that their records are signed
-/// with it. While the Secret holds none that can be used, or is gone, the key that was there counts.
+/// Loads a changed key as soon as there is one, until `until`, and then has all releases reconciled, so that their
+/// records are signed with it. While the Secret is gone or has no usable key, the last usable one stays in use.
 pub(crate) async fn follow(ctx: &Context, namespace: &str, registry: &Registry, until: CancellationToken) {
     let api: Api<Item<Secret>> = Api::namespaced(ctx.home.client(), namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
@@ -161,7 +161,7 @@ pub(crate) async fn follow(ctx: &Context, namespace: &str, registry: &Registry, 
                 secret = NAME,
                 namespace,
                 error = chain(&error),
-                "the key of release records cannot be used, the one before it counts"
+                "the key of release records cannot be used; the previous one stays in use"
             ),
         }
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_is_taken_once_and_one_that_is_none_never() -> Result<(), ShortKey> {
+    fn a_new_key_is_loaded_once_and_an_invalid_one_never() -> Result<(), ShortKey> {
         let (one, other) = ([1; LENGTH], [2; LENGTH]);
         let keys = Keys(RwLock::new(Known::of(&data(&[(KEY, &one)]))?));
         let first = keys.get();
@@ -194,7 +194,7 @@ mod tests {
         assert!(Arc::ptr_eq(&keys.get(), &first));
         assert_eq!(keys.take(&data(&[(KEY, &other), (PREVIOUS, &one)])), Ok(true));
         assert!(!Arc::ptr_eq(&keys.get(), &first));
-        // The former one is taken away.
+        // The previous key is removed.
         assert_eq!(keys.take(&data(&[(KEY, &other), (PREVIOUS, &[])])), Ok(true));
         assert_eq!(keys.take(&data(&[(KEY, &other)])), Ok(false));
         Ok(())

@@ -1,4 +1,4 @@
-//! What was typed, worked out: the watch cluster, the clusters, and what is served on them.
+//! Evaluates the arguments and runs the operator: the watch cluster, the other clusters, and the work on them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Args {
             Event::Refused(reason) => renders.refused(reason),
             Event::Exceeded(limit) => renders.exceeded(limit),
         });
-        // A replica that waits for the Lease is ready to take over.
+        // A replica that waits for the Lease is ready, because it can take over.
         process.readiness().set(true);
         let mut leading = None;
         let served = Box::pin(self.serve(&process, &mut leading)).await;
@@ -98,7 +98,7 @@ impl Args {
         let working = async { tokio::join!(following, routing, following_key) };
         let is_lost = tokio::select! {
             _ = working => false,
-            // Another process begins: what is under way here stops before its next write.
+            // Another process begins: passes in flight here stop before their next write.
             () = lost.cancelled() => true,
         };
         if is_lost {
@@ -108,7 +108,7 @@ impl Args {
         Ok(())
     }
 
-    /// The kubeconfig file that was named; of a list, as `$KUBECONFIG` may be one, the first.
+    /// The kubeconfig file that was named; if it is a list, like `$KUBECONFIG` may be, its first entry.
     fn file(&self) -> Option<PathBuf> {
         let file = self.watch_kubeconfig.clone();
         let file = file.or_else(|| self.watch_cluster_kubeconfig.clone());
@@ -116,13 +116,13 @@ impl Args {
         file.or_else(|| listed.find(|path| !path.as_os_str().is_empty()))
     }
 
-    /// The Secret that says where the watch cluster is.
+    /// The Secret with the kubeconfig of the watch cluster.
     fn watch_secret(&self) -> Option<&str> {
         let name = self.watch_kubeconfig_secret.as_deref();
         name.filter(|name| !name.is_empty())
     }
 
-    /// Keeps the kubeconfig of this process in a Secret of the watch cluster, where that is the cluster to which it leads.
+    /// Stores this process's kubeconfig in a Secret on the watch cluster, if the kubeconfig is for that cluster.
     async fn keep_own_kubeconfig(&self, ctx: &Context) {
         if self.watch_secret().is_some() {
             return;
@@ -131,7 +131,7 @@ impl Args {
         if let Err(error) = self_cluster::keep(ctx, label, self.file(), context).await {
             tracing::warn!(
                 error = crate::message::chain(&error),
-                "could not keep the kubeconfig of this process in a Secret"
+                "could not store the kubeconfig of this process in a Secret"
             );
         }
     }
@@ -187,8 +187,8 @@ impl Args {
         })
     }
 
-    /// The watch cluster: that of the Secret where one is named, else that of the file, else the one of this pod. What is
-    /// named and cannot be used ends the process. With it, what hears its watches.
+    /// The watch cluster: from the Secret if one is named, else from the file, else the cluster of this pod. If the
+    /// named source cannot be used, the process ends. Also returns the pulse of its watches.
     async fn watch_cluster(&self, process: &Process) -> Result<(Cluster, Pulse)> {
         let Some(name) = self.watch_secret() else {
             return Ok((process.cluster().clone(), process.pulse().clone()));
@@ -199,13 +199,14 @@ impl Args {
         let what = || format!("the watch cluster's kubeconfig, Secret {namespace}/{name}");
         let id = ObjectId::of::<Secret>(Some(namespace), name)?;
         let secret: Option<Secret> = process.cluster().get(&id).await.with_context(what)?;
-        let data = secret.with_context(|| format!("{} is not there", what()))?.data;
+        let data = secret.with_context(|| format!("{} does not exist", what()))?.data;
         let key = &self.watch_kubeconfig_secret_key;
         let ByteString(text) = data
             .unwrap_or_default()
             .remove(key)
             .with_context(|| format!("{} has no key {key}", what()))?;
-        // Who may write Secrets beside the operator chooses where it works, but not which programs run in it.
+        // Whoever may write Secrets in the operator's namespace can choose where it works, but not which programs run
+        // in it.
         let limits = Limits {
             loopback: true,
             ..Limits::default()
@@ -217,7 +218,7 @@ impl Args {
         let client = client.with_context(what)?;
         let cluster = Cluster::new(client);
         let version = cluster.client().apiserver_version().await;
-        version.with_context(|| format!("{} leads to no API server that answers", what()))?;
+        version.with_context(|| format!("{} does not lead to an API server that answers", what()))?;
         Ok((cluster, pulse))
     }
 }

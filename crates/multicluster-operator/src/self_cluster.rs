@@ -1,5 +1,5 @@
-//! The watch cluster as one that is served. In a pod that takes no kubeconfig; elsewhere the one of this process is kept in a
-//! Secret, as the reference does, so that others find the cluster under its name.
+//! The watch cluster as a served cluster. In a pod that needs no kubeconfig; elsewhere this process's kubeconfig is
+//! stored in a Secret, as the reference does, so that others find the cluster by its name.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::context::Context;
 use crate::engine::FIELD_MANAGER;
 use crate::registry::{ClusterId, SELF};
 
-/// When a server is asked once more that gave no answer.
+/// When a server that gave no answer is asked again.
 const ASKED_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 
-/// The kubeconfig of this process could not be kept.
+/// Why the kubeconfig of this process could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read the kubeconfig of this process")]
     Read(#[source] kubeconfig::Error),
-    #[error("could not keep it in Secret {SELF}")]
+    #[error("could not store it in Secret {SELF}")]
     Keep(#[source] cluster::Error),
 }
 
@@ -34,11 +34,12 @@ pub(crate) fn id(ctx: &Context) -> ClusterId {
     }
 }
 
-/// Writes the Secret, where there is a kubeconfig and the Secret says something else. `file` comes before the usual places,
-/// and `context` before the current one: what is kept leads where this process goes.
+/// Writes the Secret, if there is a kubeconfig and the Secret differs from it. `file` takes precedence over the default
+/// paths, and `context` over the current one, so that the stored kubeconfig is for the cluster that this process uses.
 ///
-/// A server that gives no answer for the moment says nothing about the reduced kubeconfig: it is asked again, and what the
-/// Secret has stays. The whole file, with the credentials of all its contexts, takes its place only when there is nothing yet.
+/// If a server does not answer for the moment, we do not know whether the reduced kubeconfig works: it is tried again,
+/// and the content of the Secret stays. The whole file, with the credentials of all its contexts, is stored only if
+/// there is nothing yet.
 pub(crate) async fn keep(
     ctx: &Context,
     label: &str,
@@ -61,7 +62,7 @@ pub(crate) async fn keep(
         .await
         .map_err(Error::Read)?;
     match form {
-        // The kubelet renews the token in its file: a copy would be a credential that nobody uses.
+        // The kubelet renews the token in its file: a copy would be a credential that nothing uses.
         Form::InCluster => return Ok(()),
         Form::Reduced | Form::Full { .. } => {}
     }
@@ -74,7 +75,7 @@ pub(crate) async fn keep(
     write(&place, text, &form).await.map_err(Error::Keep)
 }
 
-/// Asks for the version of a server; one that gives no answer is asked again.
+/// Requests the version of a server; retries if there is no answer.
 async fn answers(client: &kube::Client) -> Result<(), kube::Error> {
     for pause in ASKED_AGAIN_AFTER {
         match client.apiserver_version().await {
@@ -85,7 +86,7 @@ async fn answers(client: &kube::Client) -> Result<(), kube::Error> {
     client.apiserver_version().await.map(drop)
 }
 
-/// True when the server may answer later although nobody changed anything.
+/// True if the server may answer later without any change.
 fn is_passing(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 408 | 429 | 500..),
@@ -94,7 +95,7 @@ fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// Where the kubeconfig is kept.
+/// The place of the stored kubeconfig.
 struct Place<'a> {
     home: &'a Cluster,
     namespace: &'a str,
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_away_for_the_moment_changes_nothing_that_is_kept() {
+    async fn a_server_that_is_briefly_unreachable_changes_nothing_that_is_stored() {
         let full = |code| Form::Full {
             why: status(code).into(),
         };
@@ -174,14 +175,14 @@ mod tests {
             script.on(http::Method::PATCH, SECRET, is_new, 200, json!({}))
         };
         kept(holds("away"), full(503)).await;
-        // What the server says of the credentials stays true, and what is not there cannot stay.
+        // What the server says about the credentials is final, and if nothing is stored, nothing can stay.
         kept(written(holds("not allowed")), full(403)).await;
         kept(written(Script::new("nothing yet").absent(SECRET)), full(503)).await;
         kept(written(holds("reduced")), Form::Reduced).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_is_away_for_a_moment_is_asked_again() {
+    async fn a_server_that_is_briefly_unreachable_is_tried_again() {
         let version = json!({
             "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",
             "buildDate": "", "goVersion": "", "compiler": "", "platform": "",

@@ -1,4 +1,4 @@
-//! Probes and figures over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`.
+//! Probes and metrics over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +11,23 @@ use axum::routing::get;
 
 use crate::Metrics;
 
-/// Whether the process can do its work, as `/readyz` says; not ready at first. Clones share it.
+/// Whether the process can do its work, reported by `/readyz`; not ready at first. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// Sets it.
+    /// Sets the readiness.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Relaxed);
     }
 
-    /// Tells it.
+    /// Whether the process is ready.
     pub fn is_ready(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The four endpoints; a program may merge its own.
+/// The four endpoints; a program may add its own.
 pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok"))
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn figures_are_served_as_text() {
+    async fn metrics_are_served_as_text() {
         let metrics = Metrics::new().unwrap();
         metrics.set_leading("leader", false);
         let (status, text) = get(&router(Readiness::default(), metrics), "/metrics").await;

@@ -1,6 +1,6 @@
-//! What release builds allocate with: it is faster than the C library's, and gives memory back after a peak.
+//! The allocator of release builds: it is faster than the C library's, and returns memory after a peak.
 //!
-//! How it is set stands in `.cargo/config.toml`.
+//! Its settings are in `.cargo/config.toml`.
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,8 +1,8 @@
-//! A command line and an environment to a program's `Args`: flag beats environment beats default.
+//! Turns command line and environment into a program's `Args`: a flag beats the environment, which beats the default.
 //!
-//! Three things that Go programs do and `clap` does not, so that existing manifests keep working: flags may have one
-//! dash (`-group`), booleans may have a value (`--debug=false`), and a variable that is set to nothing counts as not
-//! set (config maps are full of those).
+//! Go programs do three things that `clap` does not, and they are done here so that existing manifests keep working:
+//! flags may have one dash (`-group`), booleans may have a value (`--debug=false`), and an empty variable counts as not
+//! set (`ConfigMaps` are full of those).
 
 mod reference;
 
@@ -16,8 +16,8 @@ pub use reference::reference;
 
 /// Reads the process's arguments and environment.
 ///
-/// What cannot be read is explained on standard error, and the process ends with a status other than 0; `--help` is
-/// answered and ends it with 0.
+/// If they cannot be read, explains why on standard error and exits with a status other than 0; answers `--help` and
+/// exits with 0.
 pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
     match parse_from(std::env::args_os()) {
         Ok(args) => args,
@@ -29,7 +29,7 @@ pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
 ///
 /// # Errors
 ///
-/// What `clap` says about them.
+/// The error of `clap`.
 pub fn parse_from<A: CommandFactory + FromArgMatches>(
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<A, clap::Error> {
@@ -45,7 +45,7 @@ pub fn parse_from<A: CommandFactory + FromArgMatches>(
 ///
 /// # Errors
 ///
-/// The texts that it accepts.
+/// If the text is none of these spellings.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -54,7 +54,7 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Which API server; flattened into a program's `Args`.
+/// Selects the API server; flattened into a program's `Args`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClientArgs {
     /// Kubeconfig to use instead of the pod's service account
@@ -71,12 +71,12 @@ pub struct ChartArgs {
     pub helm_registry_config_path: Option<PathBuf>,
 }
 
-/// A program's own complaint about its arguments, in the form of `clap`'s.
+/// An error of a program's own checks of its arguments, in `clap`'s format.
 pub fn refuse<A: CommandFactory>(message: impl std::fmt::Display) -> clap::Error {
     A::command().error(ErrorKind::ValueValidation, message)
 }
 
-/// Unties an argument from its environment variable when that is set to nothing.
+/// Detaches an argument from its environment variable if that is empty.
 fn without_empty_variable(arg: Arg, read: impl Fn(&OsStr) -> Option<OsString>) -> Arg {
     let is_empty = arg.get_env().and_then(read).is_some_and(|value| value.is_empty());
     if is_empty {
@@ -86,7 +86,7 @@ fn without_empty_variable(arg: Arg, read: impl Fn(&OsStr) -> Option<OsString>) -
     }
 }
 
-/// `-group` to `--group`; single letters, numbers and all that is no flag stay.
+/// `-group` to `--group`; single letters, numbers and everything that is not a flag stay.
 fn two_dashes(arg: OsString) -> OsString {
     let name = arg.to_str().and_then(|text| text.strip_prefix('-'));
     match name.map(str::as_bytes) {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_names_the_flag() {
+    fn an_invalid_value_names_its_flag() {
         for (args, named) in [
             (&["--poll", "soon"][..], "--poll"),
             (&["--debug=perhaps"], "--debug"),

@@ -1,15 +1,15 @@
-//! How long to wait before a failing object is tried again: longer each time, for each object by itself.
+//! How long to wait before a failing object is retried: longer each time, counted for each object separately.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// More failing objects than this do not get longer waits of their own; it bounds the memory.
+/// The most failing objects that have a backoff of their own; it bounds the memory.
 const CAPACITY: usize = 20_000;
 
-/// Exponential backoff per object, as client-go's `ItemExponentialFailureRateLimiter`: `min`, twice that, and so on
-/// up to `max`; from the start again after a success.
+/// Exponential backoff per object, like client-go's `ItemExponentialFailureRateLimiter`: `min`, twice that, and so on
+/// up to `max`; back to `min` after a success.
 pub struct Backoff<K> {
     min: Duration,
     max: Duration,
@@ -31,7 +31,7 @@ impl<K: Hash + Eq + Clone> Backoff<K> {
         }
     }
 
-    /// Notes that an object failed once more, and says how long to wait now.
+    /// Notes that an object failed again, and returns how long to wait now.
     pub fn failed(&self, key: &K) -> Duration {
         self.failed_at(key, Instant::now())
     }
@@ -63,8 +63,8 @@ impl<K: Hash + Eq + Clone> Backoff<K> {
         self.min.saturating_mul(factor).min(self.max)
     }
 
-    /// Forgets objects that have not failed for so long that they must have succeeded or gone unnoticed; when there
-    /// are none, the one that failed longest ago.
+    /// Forgets objects that last failed so long ago that they must have succeeded or been deleted unnoticed; if there
+    /// are none, the one whose last failure is the oldest.
     fn make_room(&self, failing: &mut HashMap<K, Failing>, now: Instant) {
         let patience = self.max.saturating_mul(10);
         failing.retain(|_, entry| now.saturating_duration_since(entry.last) < patience);
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
+    fn waits_double_up_to_the_longest_and_restart_after_a_success() {
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
         let waits: Vec<u64> = (0..8).map(|_| backoff.failed(&"a").as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);

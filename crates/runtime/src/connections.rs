@@ -1,9 +1,9 @@
-//! A listener with a bound on the connections that are open at once, of all callers and of each.
+//! A listener that limits how many connections are open at once, in total and per caller.
 //!
-//! Where that is asked for, a connection without a request gives way to a new one when all are taken.
+//! If configured so, a new connection replaces one without a request once all are taken.
 //!
-//! A connection costs memory before anything was asked, and nobody has to say who he is to open one. Each caller's share is
-//! small, so that whoever opens all he can leaves room for the others.
+//! A connection costs memory before anything is requested, and opening one needs no authentication. Each caller's share
+//! is small, so that one who opens all he can leaves room for the others.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -27,13 +27,13 @@ pub struct Connections {
     pub most: usize,
     /// Of one IP address.
     pub most_of_one: usize,
-    /// When all are taken: true closes the one that has been without a request for longest, false the one that comes.
+    /// When all are taken: true closes the connection that has been idle for longest, false refuses the new one.
     pub replaces_idle: bool,
 }
 
 impl Default for Connections {
-    /// 1024, and 128 of one address. An API server has one for each review under way, and a controller one to
-    /// chart-inspector for each pass that asks it, those that wait included: some ninety with ten workers.
+    /// 1024, and 128 per address. An API server has one for each review in flight, and a controller has one to
+    /// chart-inspector for each pass that calls it, waiting ones included: about ninety with ten workers.
     fn default() -> Self {
         Self {
             most: 1024,
@@ -44,8 +44,8 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// 128, and 32 of one address: for probes and figures alone. A few addresses that open all they can do not keep the
-    /// kubelet out, which would restart the pod.
+    /// 128, and 32 per address: for probes and metrics only. A few addresses that open all they can do not lock out the
+    /// kubelet, which would restart the pod.
     pub fn few() -> Self {
         Self {
             most: 128,
@@ -54,13 +54,13 @@ impl Connections {
         }
     }
 
-    /// The most memory, in bytes, of what was sent on all of them and is not read yet.
+    /// The most memory, in bytes, that data sent on all connections and not read yet can take.
     pub fn most_memory(self) -> usize {
         self.most * MAX_UNREAD
     }
 }
 
-/// Accepts what the bound allows; what is above it is closed at once, and counted.
+/// Accepts connections up to the limit; further ones are closed at once, and counted.
 pub struct Bounded<L> {
     listener: L,
     metrics: Metrics,
@@ -68,7 +68,7 @@ pub struct Bounded<L> {
 }
 
 impl<L> Bounded<L> {
-    /// Bounds the connections of a listener.
+    /// Limits the connections of a listener.
     pub fn new(listener: L, connections: Connections, metrics: Metrics) -> Self {
         Self {
             listener,
@@ -116,9 +116,9 @@ struct Open {
 struct ByCaller {
     all: usize,
     each: HashMap<IpAddr, usize>,
-    /// Those without a request that may be closed for another, by number, the one first that has had none for longest.
+    /// Connections without a request that may be closed for another, by number, the longest idle first.
     idle: VecDeque<(u64, CancellationToken)>,
-    /// How many there were.
+    /// How many connections there have been; numbers them.
     numbers: u64,
 }
 
@@ -130,7 +130,7 @@ impl Open {
             return Err(Refused::Address);
         }
         if open.all >= this.connections.most {
-            // It is counted until it is closed, in a moment.
+            // It is counted until it is closed in a moment.
             let (_, idle) = open.idle.pop_front().ok_or(Refused::Process)?;
             idle.cancel();
         }
@@ -153,7 +153,7 @@ impl Open {
     }
 }
 
-/// A connection among those that are open; it is counted until this is dropped.
+/// The place of an open connection; it is counted until this is dropped.
 pub(crate) struct Place {
     open: Arc<Open>,
     caller: IpAddr,
@@ -162,7 +162,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Says whether a request is under way: only a connection without one is closed for another.
+    /// Says whether a request is in flight: only a connection without one is closed for another.
     pub(crate) fn set_idle(&self, is_idle: bool) {
         if !self.open.connections.replaces_idle {
             return;
@@ -199,14 +199,14 @@ impl Drop for Place {
     }
 }
 
-/// A connection that is counted for as long as it is there.
+/// A connection that is counted until it is dropped.
 pub struct Counted<I> {
     io: I,
     place: Arc<Place>,
 }
 
 impl<I> Counted<I> {
-    /// Its place among those that are open.
+    /// Its place among the open connections.
     pub(crate) fn place(&self) -> Arc<Place> {
         self.place.clone()
     }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_above_the_bound_is_closed_and_the_next_is_served_once_there_is_room() {
+    async fn connections_above_the_limit_are_closed_and_the_next_is_served_once_there_is_room() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let bound = Connections {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_was_silent_for_longest_gives_way_and_who_is_answered_does_not() {
+    async fn the_longest_idle_connection_is_replaced_and_a_busy_one_is_not() {
         let open = Arc::new(Open {
             connections: Connections {
                 most: 3,

@@ -1,7 +1,7 @@
 //! Durations as Go spells them: `1h`, `3m`, `1h30m`, `250ms`.
 //!
-//! Follows `ParseDuration` and `Duration.String` of Go's `time` package, for the settings that existing manifests
-//! already carry. Settings are never negative, so a sign is refused here.
+//! Follows `ParseDuration` and `Duration.String` of Go's `time` package, because existing manifests contain such
+//! settings. Settings are never negative, so a sign is refused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use gostd::duration::{self, Problem};
 
-/// A duration in Go's syntax; a value parser for `clap` by its `FromStr`.
+/// A duration in Go's syntax; `clap` parses it through its `FromStr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(pub Duration);
 
-/// Why a text is no duration.
+/// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Nothing, or something that is no number with a unit.
+    /// Empty, or not a number with a unit.
     #[error("{0:?} is not a duration; write it like 1h, 3m, 1h30m or 250ms")]
     Malformed(String),
     /// A number without a unit.
@@ -47,7 +47,7 @@ impl FromStr for GoDuration {
 /// As Go prints it: `1h30m0s`, `1.5s`, `250ms`, `0s`.
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Longer ones can only be made, not read.
+        // Longer durations cannot be parsed, only constructed.
         let nanoseconds = i64::try_from(self.0.as_nanos()).unwrap_or(i64::MAX);
         duration::Duration(nanoseconds).fmt(f)
     }
@@ -71,7 +71,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// The cases of Go's `time_test.go` that are not negative, and some of ours.
+    /// The non-negative cases of Go's `time_test.go`, and some of ours.
     #[test]
     fn durations_are_read_and_printed_as_go_does() {
         let check = |text: &str, nanoseconds: u64, printed: &str| {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_with_the_way_to_write_one() {
+    fn an_invalid_duration_is_refused_with_an_example() {
         for text in [
             "",
             "3",

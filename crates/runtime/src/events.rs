@@ -1,7 +1,7 @@
-//! What happened to an object, told to its users as `events.k8s.io/v1` events.
+//! Publishes what happened to an object as `events.k8s.io/v1` events.
 //!
-//! kube's own recorder counts repetitions with a write for each, and keeps only the first message of a reason. Here
-//! the same words about the same object are told once in a while, and new words at once.
+//! kube's own recorder counts repetitions with a write for each, and keeps only the first message of a reason. Here the
+//! same note about the same object is published only once in a while, and a new note at once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,16 +15,16 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-/// As long as the same words are not repeated, unless the program is told otherwise.
+/// How long the same note is not repeated, by default.
 pub const SILENCE: Duration = Duration::from_mins(5);
 
 /// The API server's limit for a note, in bytes.
 const LONGEST_NOTE: usize = 1024;
 
-/// As many different words are remembered.
+/// How many different notes are remembered.
 const CAPACITY: usize = 20_000;
 
-/// Whether an event is good news.
+/// Whether an event reports a success or a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// It went as it should.
@@ -42,12 +42,12 @@ pub struct Happening<'a> {
     pub reason: &'a str,
     /// What was being done, one word in camel case.
     pub action: &'a str,
-    /// The sentence for the user.
+    /// The message for the user.
     pub note: &'a str,
 }
 
 impl Happening<'static> {
-    /// The annotation that pauses an object took effect.
+    /// Reconciliation of an object was paused by its annotation.
     pub const PAUSED: Self = Self {
         severity: Severity::Normal,
         reason: events::RECONCILIATION_PAUSED,
@@ -56,7 +56,7 @@ impl Happening<'static> {
     };
 }
 
-/// Publishes events in the name of a controller; cheap to clone.
+/// Publishes events as a controller; cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
     cluster: Cluster,
@@ -67,7 +67,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For a controller, and the instance of it that this process is (its pod's name).
+    /// For a controller; `instance` identifies this process (the name of its pod).
     pub fn new(cluster: Cluster, controller: &str, instance: &str) -> Self {
         Self {
             cluster,
@@ -78,14 +78,14 @@ impl Recorder {
         }
     }
 
-    /// With another time in which the same words are not repeated.
+    /// With a different time during which the same note is not repeated.
     pub fn with_silence(self, silence: Duration) -> Self {
         Self { silence, ..self }
     }
 
-    /// Tells that something happened to an object.
+    /// Publishes that something happened to an object.
     ///
-    /// An event is a courtesy: one that cannot be published is a warning in the log and no failure of the pass.
+    /// Events are best effort: if one cannot be published, the log has a warning and the pass does not fail.
     pub async fn publish(&self, regarding: &ObjectReference, happening: &Happening<'_>) {
         if !self.is_news(regarding, happening) {
             return;
@@ -107,7 +107,7 @@ impl Recorder {
         happening: &Happening<'_>,
     ) -> Result<(), cluster::Error> {
         let now = Timestamp::now();
-        // Events about cluster-scoped objects stand in `default`, where kubectl looks for them.
+        // Events about cluster-scoped objects are in `default`, where kubectl looks for them.
         let namespace = regarding
             .namespace
             .as_deref()
@@ -137,7 +137,7 @@ impl Recorder {
             .map(|_| ())
     }
 
-    /// True when these words about this object were not told within the silence; then they count as told.
+    /// True if this note about this object was not published within the silence; it then counts as published.
     fn is_news(&self, regarding: &ObjectReference, happening: &Happening<'_>) -> bool {
         let mut hasher = DefaultHasher::new();
         (
@@ -160,17 +160,17 @@ impl Recorder {
             told.retain(|_, at| now.duration_since(*at) < self.silence);
         }
         if told.len() >= CAPACITY {
-            told.clear(); // rather some words twice than memory without bound
+            told.clear(); // rather repeat some notes than use unbounded memory
         }
         told.insert(key, now);
         true
     }
 }
 
-/// `web.1869a0…`: the object's name and the time, as client-go names events.
+/// `web.1869a0…`: the object's name and the time, the way client-go names events.
 fn event_name(object: &str, now: Timestamp) -> String {
     let suffix = format!("{:x}", now.as_nanosecond());
-    // RBAC names may hold what an event's name may not.
+    // RBAC names may contain characters that names of events may not.
     let clean = |c: char| {
         if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' {
             c
@@ -182,7 +182,7 @@ fn event_name(object: &str, now: Timestamp) -> String {
     format!("{}.{suffix}", object.trim_matches(['-', '.']))
 }
 
-/// At most so many bytes of a text, at a character's boundary.
+/// At most this many bytes of a text, cut at a character boundary.
 fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_words_are_told_once_and_others_at_once() {
+    async fn the_same_note_is_published_once_and_another_at_once() {
         let script = Script::new("two different notes")
             .on(
                 Method::POST,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_words_are_told_again_after_the_silence() {
+    async fn the_same_note_is_published_again_after_the_silence() {
         let script =
             Script::new("once, for a silence of an hour").on(Method::POST, EVENTS, |_| {}, 201, json!({}));
         let recorder = Recorder::new(script.cluster(), "cdc", "pod-1").with_silence(Duration::from_hours(1));

@@ -1,7 +1,7 @@
-//! What somebody else said, for a line of our log.
+//! Shortens and escapes texts from elsewhere, for a line of our log.
 
-/// The beginning of a text, `longest` bytes of it at most. What is not printed is escaped, so that it neither changes how a
-/// terminal shows the line nor begins another one.
+/// The beginning of a text, at most `longest` bytes. Unprintable characters are escaped, so that they neither change
+/// how a terminal shows the line nor begin another line.
 pub(crate) fn excerpt(text: &str, longest: usize) -> String {
     let text = text.trim();
     let mut excerpt = String::with_capacity(text.len().min(longest));

@@ -19,15 +19,15 @@ use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::spans::{self, Traces};
 
-/// Chatty below `info` about each request and byte; `RUST_LOG` turns them up when that is what is looked for.
+/// Libraries that log each request and byte below `info`; `RUST_LOG` can turn them up.
 const QUIET: &str = "hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,reqwest=info,kube_client=info";
 
-/// kube's client writes into the log what it cannot read, whole: one object of a list fails, and the specs of all stand
-/// there. It also calls every answer above 499 an error of its own; ours is logged where it stops travelling. Off whatever
-/// `RUST_LOG` says: nobody who turns the client up asks for that.
+/// If one object of a list cannot be parsed, kube's client logs the whole answer, with the specs of all objects. It also
+/// logs every answer above 499 as an error; we log errors ourselves, where they stop travelling. Off whatever `RUST_LOG`
+/// says, since nobody who turns the client up wants that.
 const SILENT: &str = "kube_client::client=off";
 
-/// What is logged: what `RUST_LOG` says, else `debug` and above or `info` and above.
+/// The log filter: `RUST_LOG` if set, otherwise `debug` and above or `info` and above.
 pub fn filter(debug: bool) -> EnvFilter {
     std::env::var(EnvFilter::DEFAULT_ENV)
         .ok()
@@ -49,7 +49,7 @@ fn directives(debug: bool) -> String {
     }
 }
 
-/// A subscriber that writes JSON lines to `writer` in the name of a service, and records `traces` if any.
+/// A subscriber that writes JSON lines to `writer` for a service, and records `traces` if any.
 pub(crate) fn subscriber<W>(
     service: &str,
     filter: EnvFilter,
@@ -69,7 +69,7 @@ where
     Registry::default().with(filter).with(lines).with(traces)
 }
 
-/// What a line is about stands in it whatever `RUST_LOG` says; parts are there for traces.
+/// The fields of passes and requests are in every line whatever `RUST_LOG` says; parts are for traces only.
 fn with_spans(filter: EnvFilter, are_traced: bool) -> EnvFilter {
     let parts = if are_traced { "info" } else { "off" };
     let directives = [
@@ -96,7 +96,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let mut line = Map::new();
-        // Inner spans and the event itself have the last word about a field.
+        // Fields of inner spans and of the event itself win.
         for span in ctx
             .event_scope()
             .into_iter()
@@ -131,7 +131,7 @@ fn hex(bytes: &[u8]) -> String {
     HEXLOWER.encode(bytes)
 }
 
-/// Fields to JSON values.
+/// Turns fields into JSON values.
 struct Fields<'a>(&'a mut Map<String, Value>);
 
 impl Fields<'_> {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_of_the_api_server_is_logged_by_its_client_whatever_is_asked_for() {
+    fn kubes_client_never_logs_an_answer_whatever_the_filter() {
         for asked in ["info", "kube_client=debug", "trace,kube_client::client=trace"] {
             let heard = logged_by(with_silence(asked).unwrap(), || {
                 tracing::warn!(target: "kube_client::client", "{}", "{\"items\": []}");

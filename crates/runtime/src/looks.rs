@@ -1,4 +1,5 @@
-//! How objects were when they were looked at last, and whether they have moved since: what has not is not looked at again.
+//! The state of objects when they were last looked at, and whether they have changed since: unchanged ones are not
+//! looked at again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
@@ -9,31 +10,31 @@ use serde_json::Value;
 
 use crate::watches::{Sight, Watches};
 
-/// As long as a watch may be behind a read of ours.
+/// How far a watch may be behind our own reads.
 const WATCH_BEHIND: Duration = Duration::from_secs(5);
 
-/// The objects of one release, as they were looked at.
+/// The objects of one release, as of the last look.
 #[derive(Debug, Default)]
 pub struct Looks(BTreeMap<ObjectId, Looked>);
 
-/// An object as it was looked at.
+/// An object as of the last look.
 #[derive(Debug, Clone)]
 pub struct Looked {
     version: String,
-    /// How it was doing.
+    /// Its health.
     pub health: Health,
-    /// True when it is not as it was applied, and is left so.
+    /// True if it differs from what was applied, and is left that way.
     pub drifted: bool,
     at: Instant,
 }
 
 impl Looks {
-    /// How an object was when it was looked at last.
+    /// The object as of the last look.
     pub fn get(&self, id: &ObjectId) -> Option<&Looked> {
         self.0.get(id)
     }
 
-    /// What is remembered of an object, unless it has moved since.
+    /// What is remembered about an object, unless it has changed since.
     pub fn unmoved<K: Hash + Eq + Clone + Send + Sync + 'static>(
         &self,
         id: &ObjectId,
@@ -41,21 +42,21 @@ impl Looks {
     ) -> Option<&Looked> {
         let looked = self.0.get(id)?;
         let is_current = match watches.sight(id) {
-            // Our own look is all there is.
+            // There is nothing newer than our own look.
             Sight::Unknown => looked.at.elapsed() < WATCH_BEHIND,
             sight => looked.is_current(&sight),
         };
         is_current.then_some(looked)
     }
 
-    /// True when none of them has moved. Secrets are not watched: they do not count.
+    /// True if none of them has changed. Secrets are not watched and do not count.
     pub fn are_current<K: Hash + Eq + Clone + Send + Sync + 'static>(&self, watches: &Watches<K>) -> bool {
         self.0
             .iter()
             .all(|(id, looked)| id.resource().is_secret() || looked.is_current(&watches.sight(id)))
     }
 
-    /// Notes how an object is, as the server returned it.
+    /// Remembers the state of an object as the server returned it.
     pub fn look(&mut self, id: ObjectId, object: &Value, health: Health) {
         let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         self.0.insert(
@@ -69,14 +70,15 @@ impl Looks {
         );
     }
 
-    /// Notes that an object is not as it was applied: every pass has to tell, and what is done about it may change.
+    /// Notes that an object differs from what was applied. Every pass has to report that, and what is done about it may
+    /// change.
     pub fn note_drift(&mut self, id: &ObjectId) {
         if let Some(looked) = self.0.get_mut(id) {
             looked.drifted = true;
         }
     }
 
-    /// The objects that were not up when they were looked at.
+    /// The objects that were not up when last looked at.
     pub fn not_up(&self) -> impl Iterator<Item = &ObjectId> {
         let not_up = self
             .0
@@ -85,7 +87,7 @@ impl Looks {
         not_up.map(|(id, _)| id)
     }
 
-    /// Forgets an object that is not there.
+    /// Forgets an object that does not exist.
     pub fn forget(&mut self, id: &ObjectId) {
         self.0.remove(id);
     }
@@ -101,7 +103,7 @@ impl Looked {
     fn is_current(&self, sight: &Sight) -> bool {
         match sight {
             Sight::At(version) if *version == self.version => true,
-            // The watch may not have come so far yet.
+            // The watch may still be behind our look.
             Sight::At(version) => {
                 let number = |version: &str| version.parse::<u64>().ok();
                 number(version) < number(&self.version) && self.at.elapsed() < WATCH_BEHIND

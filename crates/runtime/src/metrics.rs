@@ -1,4 +1,4 @@
-//! The figures of a process: recorded once, read by Prometheus and pushed by [`crate::otlp`].
+//! The metrics of a process: recorded once, read by Prometheus and pushed by [`crate::otlp`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,12 +12,12 @@ use prometheus::{
 
 use crate::process_metrics::ProcessCollector;
 
-/// Why a connection was not taken.
+/// Why a connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The process has all that it may have.
+    /// The process has as many as it may have.
     Process,
-    /// So has the caller's address.
+    /// The caller's address has as many as it may have.
     Address,
 }
 
@@ -30,20 +30,20 @@ impl Refused {
     }
 }
 
-/// Why a connection was closed by us.
+/// Why we closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// There was no TLS on it in time, or none at all.
+    /// The TLS handshake was not complete in time, or failed.
     Handshake,
-    /// Nothing was asked on it in time.
+    /// No request came in time.
     Silent,
-    /// Nothing more was.
+    /// No further request came in time.
     Idle,
-    /// Nothing of an answer was taken in time.
+    /// The client did not read the answer in time.
     Stalled,
-    /// All connections were taken, and this one was without a request for longest.
+    /// All connections were taken, and this one had been idle for longest.
     Evicted,
-    /// The process ends, and the caller did not leave.
+    /// The process ends, and the caller did not close it.
     Ending,
 }
 
@@ -60,7 +60,7 @@ impl Closed {
     }
 }
 
-/// The process's registry, with the figures that every controller has; cheap to clone.
+/// The registry of the process, with the metrics that every controller has; cheap to clone.
 ///
 /// The names are those of the contract: `controller_reconcile_total{kind,namespace,result}`,
 /// `controller_reconcile_duration_seconds{kind}`, `rest_client_requests_total{code,host,method}`,
@@ -69,7 +69,7 @@ impl Closed {
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
-    /// Every figure by its name for Prometheus, with its name for everybody else.
+    /// The name of every metric in Prometheus, with its name everywhere else.
     names: Arc<RwLock<BTreeMap<String, String>>>,
     since: SystemTime,
     requests: IntCounterVec,
@@ -81,13 +81,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A registry with the common figures.
+    /// A registry with the common metrics.
     ///
     /// # Errors
     ///
-    /// When `prometheus` refuses a name, which it does not for those here.
+    /// If `prometheus` refuses a name, which it does not for these.
     pub fn new() -> Result<Self, prometheus::Error> {
-        // From a read that finds all in place to an install that waits for hooks.
+        // From a read that finds everything in place to an install that waits for hooks.
         let buckets = prometheus::exponential_buckets(0.005, 2.5, 12)?;
         let metrics = Self {
             registry: Registry::new(),
@@ -96,15 +96,12 @@ impl Metrics {
             requests: IntCounterVec::new(
                 Opts::new(
                     "rest_client_requests_total",
-                    "Requests to the API server, by the status of the answer",
+                    "Requests to the API server, by status code",
                 ),
                 &["code", "host", "method"],
             )?,
             passes: IntCounterVec::new(
-                Opts::new(
-                    "controller_reconcile_total",
-                    "Passes over objects, by how they ended",
-                ),
+                Opts::new("controller_reconcile_total", "Passes over objects, by result"),
                 &["kind", "namespace", "result"],
             )?,
             durations: HistogramVec::new(
@@ -122,14 +119,14 @@ impl Metrics {
             connections_refused: IntCounterVec::new(
                 Opts::new(
                     "connections_refused_total",
-                    "Connections that were not taken, by whose bound was reached",
+                    "Connections that were refused, by the limit that was reached",
                 ),
                 &["reason"],
             )?,
             connections_closed: IntCounterVec::new(
                 Opts::new(
                     "connections_closed_total",
-                    "Connections that were closed because too little happened on them, by what they did",
+                    "Connections that were closed by the server, by reason",
                 ),
                 &["reason"],
             )?,
@@ -144,11 +141,11 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Adds a program's own figures, which have one name for everybody.
+    /// Registers a program's own metrics, which have the same name everywhere.
     ///
     /// # Errors
     ///
-    /// When the name is taken.
+    /// If the name is taken.
     pub fn register(&self, collector: impl Collector + 'static) -> Result<(), prometheus::Error> {
         let names: Vec<_> = collector.desc().iter().map(|desc| desc.fq_name.clone()).collect();
         self.registry.register(Box::new(collector))?;
@@ -157,12 +154,12 @@ impl Metrics {
         Ok(())
     }
 
-    /// Adds a figure that is called `name`, with dots, by all but Prometheus: see [`prometheus_name`] and
+    /// Registers a metric that is called `name`, with dots, everywhere but in Prometheus: see [`prometheus_name`] and
     /// [`prometheus_counter_name`].
     ///
     /// # Errors
     ///
-    /// When the name is taken.
+    /// If the name is taken.
     pub fn register_as(
         &self,
         name: &str,
@@ -175,7 +172,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// True when Prometheus may find a series of this name here, as soon as there is something to tell.
+    /// True if Prometheus can find a series with this name here, once it has a value.
     pub fn has(&self, series: &str) -> bool {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let whole = ["_bucket", "_sum", "_count"]
@@ -184,18 +181,18 @@ impl Metrics {
         names.contains_key(series) || whole.is_some_and(|whole| names.contains_key(whole))
     }
 
-    /// What all but Prometheus call the figure.
+    /// The name of the metric everywhere but in Prometheus.
     pub(crate) fn name_of(&self, figure: &str) -> String {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         names.get(figure).cloned().unwrap_or_else(|| figure.to_owned())
     }
 
-    /// All figures as they are now.
+    /// All metrics with their current values.
     pub(crate) fn gather(&self) -> Vec<MetricFamily> {
         self.registry.gather()
     }
 
-    /// Since when counts are counted.
+    /// When counting began.
     pub(crate) fn since(&self) -> SystemTime {
         self.since
     }
@@ -205,7 +202,7 @@ impl Metrics {
         self.requests.with_label_values(&[code, host, method]).inc();
     }
 
-    /// Counts a connection that was not taken.
+    /// Counts a refused connection.
     pub(crate) fn refused(&self, reason: Refused) {
         self.connections_refused
             .with_label_values(&[reason.as_str()])
@@ -219,16 +216,16 @@ impl Metrics {
             .inc();
     }
 
-    /// Says whether this process holds a lease.
+    /// Sets whether this process holds a lease.
     pub fn set_leading(&self, lease: &str, leading: bool) {
         self.leading.with_label_values(&[lease]).set(leading.into());
     }
 
-    /// All figures in Prometheus' text format.
+    /// All metrics in Prometheus' text format.
     ///
     /// # Errors
     ///
-    /// When a figure cannot be written as text.
+    /// If a metric cannot be written as text.
     pub fn text(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.gather())
     }
@@ -243,12 +240,12 @@ impl Metrics {
     }
 }
 
-/// A figure's name with underscores in place of the dots, which Prometheus does not take.
+/// A metric's name with underscores in place of dots, which Prometheus does not allow.
 pub fn prometheus_name(name: &str) -> String {
     name.replace('.', "_")
 }
 
-/// The same for what is counted, which Prometheus wants to end in `_total`.
+/// The same for counters, whose names end in `_total` in Prometheus.
 pub fn prometheus_counter_name(name: &str) -> String {
     let name = prometheus_name(name);
     if name.ends_with("_total") {
@@ -258,7 +255,7 @@ pub fn prometheus_counter_name(name: &str) -> String {
     }
 }
 
-/// A gauge that is worked out when somebody reads it.
+/// A gauge whose value is computed when the metrics are read.
 pub(crate) struct Pulled {
     gauge: Gauge,
     read: Box<dyn Fn() -> f64 + Send + Sync>,
@@ -313,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_known_by_the_series_that_prometheus_makes_of_it() {
+    fn a_metric_is_found_by_its_series_in_prometheus() {
         let metrics = Metrics::new().unwrap();
         for series in [
             "controller_reconcile_total",

@@ -1,4 +1,4 @@
-//! One controller process from its start to its end.
+//! One controller process from start to end.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use crate::otlp::{Push, Recorded};
 use crate::server::{self, Server, Times};
 use crate::{Metrics, Recorder, logs, shutdown, spans};
 
-/// How long passes under way may still take after the signal; a pod has 30 seconds before it is killed.
+/// How long passes in flight may still take after the signal; a pod has 30 seconds before it is killed.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// What a process is told at its start.
+/// The options of a process.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the program, for logs, the user agent and events.
@@ -34,16 +34,16 @@ pub struct Options {
     pub debug: bool,
     /// Kubeconfig to use instead of the pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig, when not its current one.
+    /// Context of the kubeconfig, if not the current one.
     pub context: Option<String>,
-    /// Where probes and figures are served; nowhere if none.
+    /// Where probes and metrics are served; not served if none.
     pub admin: Option<SocketAddr>,
-    /// Where figures and traces are pushed to; nowhere if none.
+    /// Where metrics and traces are pushed; not pushed if none.
     pub push: Option<Push>,
 }
 
 impl Options {
-    /// A program of this name and version with everything else as by default.
+    /// A program with this name and version, and defaults for everything else.
     pub fn new(service: &'static str, version: &'static str) -> Self {
         Self {
             service,
@@ -57,14 +57,14 @@ impl Options {
     }
 }
 
-/// Why a process could not start, or go on.
+/// Why a process could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no client for the API server.
     #[error("could not create a client for the API server")]
     Client(#[source] cluster::Error),
-    /// The address for probes and figures is taken or not ours.
-    #[error("could not serve probes and figures on {address}")]
+    /// The address for probes and metrics is in use or not ours.
+    #[error("could not serve probes and metrics on {address}")]
     Admin {
         /// The address.
         address: SocketAddr,
@@ -74,10 +74,10 @@ pub enum Error {
     /// Signals cannot be handled.
     #[error("could not listen for signals")]
     Signals(#[source] std::io::Error),
-    /// The figures could not be set up.
-    #[error("could not set up the figures")]
+    /// The metrics could not be set up.
+    #[error("could not set up the metrics")]
     Metrics(#[source] prometheus::Error),
-    /// The lease makes no address.
+    /// The name of the lease does not make a valid URL.
     #[error("could not acquire the lease {namespace}/{name}")]
     Stand {
         /// Namespace of the lease.
@@ -92,9 +92,9 @@ pub enum Error {
     Ended,
 }
 
-/// Installs what a process has one of: the TLS provider, the log, the hook that logs panics.
+/// Sets up what a process has only one of: TLS provider, log, and the hook that logs panics.
 ///
-/// A second call leaves what is there.
+/// A second call changes nothing.
 pub fn init(service: &str, debug: bool) {
     init_traced(service, debug, None);
 }
@@ -107,13 +107,13 @@ fn init_traced(service: &str, debug: bool, traces: Option<spans::Traces>) {
     }
 }
 
-/// Installs the TLS provider, without which no client is made.
+/// Installs the TLS provider, which every client needs.
 pub(crate) fn choose_crypto() {
-    // An error says that there is one already.
+    // An error means that one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Starts a process: logs, client, figures, signals, and the admin server.
+/// Starts a process: log, client, metrics, signals and admin server.
 ///
 /// # Errors
 ///
@@ -178,11 +178,11 @@ pub struct Process {
     shutdown: CancellationToken,
     tasks: TaskTracker,
     pushing: Option<Pushing>,
-    /// Cancelled when all else has ended: probes are answered until then.
+    /// Cancelled when everything else has ended: probes are answered until then.
     ended: CancellationToken,
 }
 
-/// Figures and spans that are pushed until the end.
+/// The tasks that push metrics and spans until the end.
 struct Pushing {
     until: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
@@ -196,7 +196,7 @@ impl Pushing {
         Self { until, tasks }
     }
 
-    /// Pushes what there is by now, which takes no longer than a moment.
+    /// Pushes what is left, which takes at most a few seconds.
     async fn finish(self) {
         self.until.cancel();
         for task in self.tasks {
@@ -213,22 +213,22 @@ impl Process {
         &self.cluster
     }
 
-    /// When a watch of the API server said something last.
+    /// When a watch of the API server last received something.
     pub fn pulse(&self) -> &Pulse {
         &self.pulse
     }
 
-    /// The figures.
+    /// The metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// What `/readyz` says.
+    /// The readiness that `/readyz` reports.
     pub fn readiness(&self) -> &Readiness {
         &self.readiness
     }
 
-    /// Cancelled when the process is to end.
+    /// Cancelled when the process should end.
     pub fn shutdown(&self) -> CancellationToken {
         self.shutdown.clone()
     }
@@ -238,17 +238,17 @@ impl Process {
         &self.instance
     }
 
-    /// Publishes events in the name of this process.
+    /// Publishes events as this process.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(self.cluster.clone(), self.service, &self.instance)
     }
 
-    /// The routes of the admin server, for programs that serve them beside their own.
+    /// The routes of the admin server, for programs that serve them on their own server.
     pub fn admin(&self) -> Router {
         admin::router(self.readiness.clone(), self.metrics.clone())
     }
 
-    /// Runs a task that [`Process::finish`] waits for. It watches [`Process::shutdown`].
+    /// Runs a task that [`Process::finish`] waits for. The task has to watch [`Process::shutdown`].
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
@@ -257,7 +257,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// [`Error::Admin`] when the address is taken or not ours.
+    /// [`Error::Admin`] if the address is in use or not ours.
     pub async fn serve(&self, address: SocketAddr, router: Router) -> Result<SocketAddr, Error> {
         let server = Server::new(self.metrics.clone());
         self.serve_by(server, address, router).await
@@ -276,10 +276,10 @@ impl Process {
         Ok(bound)
     }
 
-    /// Serves with TLS on a listener of the caller's, in the background until told.
+    /// Serves with TLS on the given listener, in the background until `until` is cancelled.
     ///
-    /// Callers are then told to go elsewhere, what is asked already is still answered, and [`Process::finish`] waits for
-    /// that.
+    /// Then connections are closed in an orderly way, requests in flight are still answered, and [`Process::finish`]
+    /// waits for them.
     pub fn serve_tls(
         &self,
         listener: TcpListener,
@@ -291,11 +291,11 @@ impl Process {
         self.tasks.spawn(server.serve(listener, router, until));
     }
 
-    /// Waits for the lease that makes this process the one that works.
+    /// Waits for the lease that makes this process the leader.
     ///
     /// # Errors
     ///
-    /// [`Error::Ended`] when the process is to end before; [`Error::Stand`].
+    /// [`Error::Ended`] if the process should end before; [`Error::Stand`].
     pub async fn lead(&self, namespace: &str, name: &str) -> Result<Held, Error> {
         let identity = self.identity(name);
         let election = Election::new(self.cluster.clone(), namespace, name, &identity).map_err(|source| {
@@ -323,11 +323,12 @@ impl Process {
         Ok(held)
     }
 
-    /// Waits for a shard of the work that replicas of this process share. Ready from the first look at them on.
+    /// Waits for a shard of the work that the replicas of this process share. Ready as soon as the shards have been
+    /// read once.
     ///
     /// # Errors
     ///
-    /// [`Error::Ended`] when the process is to end before; [`Error::Stand`].
+    /// [`Error::Ended`] if the process should end before; [`Error::Stand`].
     pub async fn share(
         &self,
         sharding: Sharding,
@@ -359,14 +360,14 @@ impl Process {
         Ok((shards, news))
     }
 
-    /// No other process has it.
+    /// An identity that no other process has.
     fn identity(&self, name: &str) -> String {
         format!("{}_{:016x}", self.instance, RandomState::new().hash_one(name))
     }
 
-    /// Ends the process: tells the tasks, waits for them a while, then frees the lease.
+    /// Ends the process: cancels the tasks, waits for them for a while, then releases the lease.
     ///
-    /// Not ready at once, so that no new work is sent here; alive until the last task is through.
+    /// It stops being ready at once, so that no new work is sent here, and stays alive until the last task has ended.
     pub async fn finish(self, leading: Option<Held>) {
         self.finish_and(async {
             if let Some(held) = leading {
@@ -376,13 +377,13 @@ impl Process {
         .await;
     }
 
-    /// Ends the process likewise; `release` frees what it held.
+    /// Ends the process in the same way; `release` releases what it held.
     pub async fn finish_and(self, release: impl Future<Output = ()>) {
         self.readiness.set(false);
         self.shutdown.cancel();
         self.tasks.close();
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await.is_ok();
-        // While a task may still write, nobody else is to begin: what is held runs out instead.
+        // While a task may still write, no other process may begin: the lease expires instead of being released.
         if drained {
             release.await;
             tracing::info!("ended");
@@ -396,7 +397,7 @@ impl Process {
     }
 }
 
-/// The pod's name, which is its hostname.
+/// The name of the pod, which is its hostname.
 fn hostname() -> String {
     let named = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

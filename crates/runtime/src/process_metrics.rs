@@ -1,11 +1,12 @@
-//! What this process uses, as Prometheus' client libraries call it: `process_*`.
+//! The resource usage of this process, under the names of Prometheus' client libraries: `process_*`.
 
 use procfs::process::{LimitValue, Process};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, IntGauge};
 
-/// Reads the figures of this process from `/proc` each time they are collected. What cannot be read keeps its last value.
+/// Reads the metrics of this process from `/proc` each time they are collected. What cannot be read keeps its last
+/// value.
 #[derive(Debug)]
 pub(crate) struct ProcessCollector {
     cpu_seconds: Counter,
@@ -18,7 +19,7 @@ pub(crate) struct ProcessCollector {
 }
 
 impl ProcessCollector {
-    /// A collector for the process that runs this.
+    /// A collector for the calling process.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl ProcessCollector {
         let stat = process.stat()?;
         let ticks = procfs::ticks_per_second();
         let cpu_seconds = (stat.utime + stat.stime) as f64 / ticks as f64;
-        // Of two readers at once the later may have the earlier figure, and a counter never goes back.
+        // Of two concurrent reads, the later one may have the older value, and a counter must never decrease.
         self.cpu_seconds
             .inc_by((cpu_seconds - self.cpu_seconds.get()).max(0.0));
         self.virtual_memory.set(gauge(stat.vsize));
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_of_this_process_are_read() {
+    fn the_metrics_of_this_process_are_read() {
         let collector = ProcessCollector::new().unwrap();
         let named: Vec<String> = collector
             .collect()

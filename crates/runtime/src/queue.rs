@@ -1,5 +1,5 @@
-//! Which object is worked on next, each once, and never by two workers at a time: the most urgent first, and no namespace's
-//! before all others ([`lines`]).
+//! The queue of objects to reconcile: each is in it once, and never with two workers at a time. The most urgent comes
+//! first, and no namespace can starve the others ([`lines`]).
 
 mod lines;
 
@@ -21,27 +21,27 @@ use crate::telemetry;
 pub use lines::{Capacity, Grouped};
 use lines::{Lines, Next, Place};
 
-/// How urgent a look at an object is. The reference's numbers are -100, 0 and 100.
+/// How urgent a pass over an object is. The reference's numbers are -100, 0 and 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// It may be as it should be: it was seen for the first time, or a while ago.
+    /// It may be in its desired state: first seen just now, or due for a resync.
     Low,
-    /// Something about it, or below it, moved.
+    /// It, or an object below it, changed.
     Normal,
-    /// Somebody wants it otherwise, or gone.
+    /// A user changed or deleted it.
     High,
 }
 
-/// Objects that wait for a worker, by key. Shared by who finds work and who does it.
+/// Objects that wait for a worker, by key. Shared by those who find work and those who do it.
 ///
 /// An object that is added while a worker has it is worked on once more afterwards.
 ///
-/// Whoever works on an object and has to wait for something long parks it ([`Queue::waiting`]): its worker is another's until
-/// the wait is over.
+/// A pass that has to wait for something slow is parked ([`Queue::waiting`]): another pass has its worker until the
+/// wait is over.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
     more: Notify,
-    /// Something was parked.
+    /// Notified when a pass is parked.
     parks: Notify,
 }
 
@@ -49,15 +49,16 @@ struct State<K> {
     /// To be worked on now.
     ready: Lines<K>,
     ready_places: HashMap<K, Place>,
-    /// To be worked on at some time.
+    /// To be worked on later, by due time.
     later: BTreeMap<(Instant, u64), (K, Priority)>,
     later_places: HashMap<K, (Instant, u64)>,
     /// With a worker, or parked.
     busy: HashMap<K, Busy>,
-    /// Tells parked work whose wait is over that it has a worker again.
+    /// Tells a parked pass whose wait is over that it has a worker again.
     returning: HashMap<K, oneshot::Sender<()>>,
     arrivals: u64,
-    /// Since when those wait that are ready, or wanted again while a worker has them: how many at each time.
+    /// How many objects have been waiting since each time: those that are ready, and those added again while a worker
+    /// has them.
     waiting: BTreeMap<Instant, usize>,
     figures: telemetry::Queue,
 }
@@ -65,7 +66,7 @@ struct State<K> {
 /// An object that is worked on.
 #[derive(Default)]
 struct Busy {
-    /// How urgent a further look is, if one is wanted, and since when.
+    /// Priority of another pass, if one is wanted, and since when it is wanted.
     again: Option<(Priority, Instant)>,
     /// Since when a worker has it; none while it is parked.
     since: Option<Instant>,
@@ -73,14 +74,14 @@ struct Busy {
     worked: Duration,
 }
 
-/// The worker of a pass, which another object has while this one waits.
+/// The worker of a pass, which is given to another object while this one waits.
 pub struct Seat<K> {
     queue: Arc<Queue<K>>,
     key: K,
 }
 
 impl<K: Clone> Seat<K> {
-    /// That of the pass over this object.
+    /// The seat of the pass over this object.
     pub fn new(queue: &Arc<Queue<K>>, key: &K) -> Self {
         Self {
             queue: queue.clone(),
@@ -100,7 +101,7 @@ impl<K: Hash + Eq + Clone + Grouped + Send + Sync + 'static> Parking for Seat<K>
 }
 
 impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
-    /// An empty queue that tells `figures`.
+    /// An empty queue that reports to `figures`.
     pub fn new(figures: telemetry::Queue, capacity: Capacity) -> Self {
         Self {
             state: Mutex::new(State {
@@ -119,19 +120,19 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         }
     }
 
-    /// Wants a look at an object now. The more urgent of two wishes holds.
+    /// Requests a pass over an object now. If one is requested already, the higher priority counts.
     pub fn add(&self, key: K, priority: Priority) {
         self.lock().add(key, priority, Instant::now());
         self.more.notify_one();
     }
 
-    /// Wants a look at an object after a while, instead of an earlier such wish.
+    /// Requests a pass over an object after a delay, in place of an earlier such request.
     pub fn add_later(&self, key: K, priority: Priority, after: Duration) {
         self.lock().add_later(key, priority, Instant::now() + after);
         self.more.notify_one();
     }
 
-    /// Drops all wishes about an object that is gone, or another's.
+    /// Drops all requests for an object that is gone or belongs to another replica.
     pub fn forget(&self, key: &K) {
         self.lock().forget(key);
     }
@@ -141,7 +142,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         self.lock().depth(Instant::now())
     }
 
-    /// Waits for the object whose turn it is and for a worker. [`Queue::done`] gives both back.
+    /// Waits for the next object and for a free worker. [`Queue::done`] gives both back.
     pub async fn take(&self) -> K {
         loop {
             let more = self.more.notified();
@@ -168,7 +169,8 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         }
     }
 
-    /// Awaits something that may take long, in a pass over an object: when it does, another one has the worker meanwhile.
+    /// Awaits something that may take long, in a pass over an object: if it does, another object has the worker
+    /// meanwhile.
     pub async fn waiting<T>(self: &Arc<Self>, key: &K, wait: impl Future<Output = T>) -> T
     where
         K: Send + Sync + 'static,
@@ -176,14 +178,14 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         parked(&Seat::new(self, key), wait).await
     }
 
-    /// A pass over an object is about to wait, and needs no worker for that.
+    /// Parks the pass over an object: it is about to wait, and needs no worker for that.
     pub fn park(&self, key: &K) {
         self.lock().park(key, Instant::now());
         self.more.notify_one();
         self.parks.notify_waiters();
     }
 
-    /// Waits until the pass over an object is parked, or over.
+    /// Waits until the pass over an object is parked or over.
     pub async fn parked(&self, key: &K) {
         loop {
             let parks = self.parks.notified();
@@ -194,12 +196,13 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         }
     }
 
-    /// The wait is over: returns once there is a worker again. It comes before whatever of its group has not begun.
+    /// The wait of a parked pass is over: returns once it has a worker again. It goes before work of its group that has
+    /// not begun.
     pub async fn unpark(&self, key: &K) {
         let turn = self.lock().unpark(key, Instant::now());
         self.more.notify_one();
         if let Some(turn) = turn {
-            // Whoever drops the other end has ended the pass (`done`).
+            // If the sender is dropped, the pass was ended (`done`).
             let _ = turn.await;
         }
     }
@@ -212,13 +215,13 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         })
     }
 
-    /// Nobody works on an object any more.
+    /// The work on an object has ended.
     pub fn done(&self, key: &K) {
         self.lock().done(key, Instant::now());
         self.more.notify_one();
     }
 
-    /// From now on nothing begins. What has begun goes on, and gets a worker again after each wait.
+    /// Nothing begins from now on. Work that has begun continues, and gets a worker again after each wait.
     pub fn close(&self) {
         let mut state = self.lock();
         state.ready.close();
@@ -231,7 +234,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
 }
 
 impl<K: Hash + Eq + Clone + Grouped> State<K> {
-    /// What is wanted since `since`.
+    /// `since` is when the pass was first wanted.
     fn add(&mut self, key: K, priority: Priority, since: Instant) {
         if let Some(busy) = self.busy.get_mut(&key) {
             if let Some((wanted, _)) = &mut busy.again {
@@ -262,13 +265,13 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
         self.ready.insert(place, key, since);
     }
 
-    /// Another one waits.
+    /// One more object waits.
     fn comes(&mut self, since: Instant) {
         *self.waiting.entry(since).or_default() += 1;
         self.figures.added(self.oldest(Instant::now()));
     }
 
-    /// One of those does not wait any more.
+    /// One of the waiting objects no longer waits.
     fn goes(&mut self, since: Instant) {
         if let Entry::Occupied(mut count) = self.waiting.entry(since) {
             *count.get_mut() -= 1;
@@ -283,7 +286,7 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
         first.map_or(Duration::ZERO, |(since, _)| now.saturating_duration_since(*since))
     }
 
-    /// With those that have become due while no worker was free to see it.
+    /// Includes objects that have become due while no worker was free to notice.
     fn depth(&self, now: Instant) -> usize {
         let is_wanted_anyway = |key: &K| {
             self.ready_places.contains_key(key) || self.busy.get(key).is_some_and(|busy| busy.again.is_some())
@@ -319,7 +322,7 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
         }
     }
 
-    /// Moves what has become due to what is ready.
+    /// Moves what has become due to the ready objects.
     fn promote(&mut self, now: Instant) {
         while let Some(entry) = self.later.first_entry() {
             let due = entry.key().0;
@@ -369,7 +372,7 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
         }
     }
 
-    /// None when there is nothing to wait for.
+    /// None if there is nothing to wait for.
     fn unpark(&mut self, key: &K, now: Instant) -> Option<oneshot::Receiver<()>> {
         if self.busy.get(key)?.since.is_some() {
             return None;
@@ -383,7 +386,7 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
         Some(waits)
     }
 
-    /// Free workers go to parked work whose wait is over, until something that has not begun has its turn.
+    /// Gives free workers to parked work whose wait is over, until work that has not begun is next.
     fn give_back_workers(&mut self, now: Instant) {
         while let Some(Next::Return(key)) = self.ready.next_to_return() {
             self.give_back_worker(&key, now);
@@ -431,7 +434,7 @@ mod tests {
     use super::*;
     use crate::{Metrics, Telemetry};
 
-    /// As of a namespace and a name; without a namespace each is of its own.
+    /// Grouped by the part before the slash, as by namespace; a key without a slash is its own group.
     impl Grouped for &'static str {
         fn group(&self) -> &str {
             self.split_once('/').map_or(self, |(group, _)| group)
@@ -519,7 +522,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_forgotten_is_not_worked_on() {
+    async fn a_forgotten_object_is_not_worked_on() {
         let queue = queue();
         queue.add("a", Priority::High);
         queue.add_later("b", Priority::Low, Duration::ZERO);
@@ -547,14 +550,14 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_measured_from_the_first_wish_also_of_what_a_worker_has() {
+    fn waiting_is_measured_from_the_first_request_even_while_a_worker_has_the_object() {
         let (metrics, queue) = told_queue();
         let (begun, second) = (Instant::now(), Duration::from_secs(1));
         let mut state = queue.lock();
         state.add("a", Priority::Low, begun);
         state.add("a", Priority::High, begun + second * 2);
         assert_eq!(state.take(begun + second * 3), Some("a"));
-        // Wanted again while it is worked on, twice.
+        // Requested again twice while it is worked on.
         state.add("a", Priority::Low, begun + second * 4);
         state.add("a", Priority::Normal, begun + second * 5);
         assert_eq!(state.depth(begun + second * 5), 1);
@@ -575,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_due_counts_as_waiting_since_then() {
+    fn a_due_object_counts_as_waiting_since_it_became_due() {
         let (metrics, queue) = told_queue();
         let (begun, second) = (Instant::now(), Duration::from_secs(1));
         let mut state = queue.lock();
@@ -617,7 +620,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_parked_leaves_its_worker_to_others_and_comes_back_before_them() {
+    async fn parked_work_frees_its_worker_and_returns_before_new_work() {
         let queue = queue();
         let first = ["a/1", "b/1", "c/1", "d/1", "e/1", "f/1", "g/1", "h/1"];
         for key in &first {
@@ -643,7 +646,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_returns_does_not_keep_a_group_waiting_of_which_nothing_is_worked_on() {
+    async fn returning_work_does_not_starve_a_group_without_workers() {
         let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(3));
         for key in ["a/1", "a/2"] {
             queue.add(key, Priority::Low);
@@ -681,7 +684,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_queue_begins_nothing_and_lets_what_has_begun_end() {
+    async fn a_closed_queue_begins_nothing_and_lets_begun_work_end() {
         let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(1));
         queue.add("a/1", Priority::Low);
         assert_eq!(now(&queue), Some("a/1"));
@@ -730,7 +733,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_parks_whatever_he_can_leaves_room_for_another() {
+    async fn a_group_that_parks_all_it_can_leaves_room_for_others() {
         let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(2));
         let of = |group: &str| -> Vec<&'static str> {
             let keys = (0..20).map(|number| format!("{group}/{number}"));
@@ -751,7 +754,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_that_is_waited_for_is_not_worked() {
+    async fn waiting_time_is_not_counted_as_work() {
         let queue = Arc::new(queue());
         let second = Duration::from_secs(1);
         queue.add("a", Priority::Low);

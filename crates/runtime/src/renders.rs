@@ -1,4 +1,5 @@
-//! The figures of the places in which charts are rendered: who waited for one, who got none, and what took too much.
+//! Metrics of the places in which charts are rendered: how long renders waited, which got none, and which exceeded a
+//! limit.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts};
 
 use crate::Metrics;
 
-/// The figures; cheap to clone.
+/// The metrics; cheap to clone.
 #[derive(Clone)]
 pub struct Renders {
     waits: Histogram,
@@ -15,13 +16,13 @@ pub struct Renders {
 }
 
 impl Renders {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
     ///
-    /// When a name is taken.
+    /// If a name is taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        // To the 20 seconds after which nobody waits any more.
+        // Up to the 20 seconds after which a render stops waiting.
         let buckets = prometheus::exponential_buckets(0.01, 2.5, 10)?;
         let counter =
             |name: &str, help: &str, label: &str| IntCounterVec::new(Opts::new(name, help), &[label]);
@@ -29,18 +30,18 @@ impl Renders {
             waits: Histogram::with_opts(
                 HistogramOpts::new(
                     "render_wait_duration_seconds",
-                    "How long renders waited for a place that had to wait",
+                    "How long renders that had to wait for a place waited",
                 )
                 .buckets(buckets),
             )?,
             refused: counter(
                 "render_refused_total",
-                "Renders that got no place, by why",
+                "Renders that got no place, by reason",
                 "reason",
             )?,
             exceeded: counter(
                 "render_limit_exceeded_total",
-                "Renders that took more than they may, by the limit",
+                "Renders that exceeded a limit, by limit",
                 "limit",
             )?,
         };
@@ -50,7 +51,7 @@ impl Renders {
         Ok(renders)
     }
 
-    /// A render waited for a place, whether it got it or not.
+    /// A render waited this long for a place, whether it got one or not.
     pub fn waited(&self, time: Duration) {
         self.waits.observe(time.as_secs_f64());
     }
@@ -60,7 +61,7 @@ impl Renders {
         self.refused.with_label_values(&[reason]).inc();
     }
 
-    /// A render took more than it may.
+    /// A render exceeded a limit.
     pub fn exceeded(&self, limit: &str) {
         self.exceeded.with_label_values(&[limit]).inc();
     }
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renders_are_counted_by_what_became_of_them() {
+    fn renders_are_counted_by_their_outcome() {
         let metrics = Metrics::new().unwrap();
         let renders = Renders::new(&metrics).unwrap();
         renders.waited(Duration::from_secs(3));

@@ -1,7 +1,8 @@
-//! HTTP for whoever reaches the port, plain or with TLS: a connection ends when nothing is asked on it in time.
+//! HTTP, plain or with TLS, for anyone who can reach the port: a connection is closed if no request arrives on it in
+//! time.
 //!
-//! Every listening socket of the programs is served here. Nobody has to say who he is to open a connection, so one that says
-//! nothing, or says it a byte at a time, must not keep a place that others need.
+//! Every listening socket of the programs is served here. Opening a connection needs no authentication, so one that
+//! sends nothing, or a byte at a time, must not keep a place that others need.
 
 use std::error::Error as _;
 use std::io;
@@ -33,27 +34,28 @@ use crate::Metrics;
 use crate::connections::{Bounded, Connections, Place};
 use crate::metrics::Closed;
 
-/// How long a connection may go on without a request under way.
+/// How long a connection may stay open without a request in flight.
 ///
-/// hyper's own bound of a header does not tell the first one from those that follow. How long a request may take is for
-/// its handler to bound.
+/// hyper's own time limit for headers does not distinguish the first one from later ones. How long a request may take
+/// is up to its handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Until the TLS handshake is over.
     pub handshake: Duration,
     /// From then until the header of the first request has arrived.
     pub first_request: Duration,
-    /// From an answer until the header of the next request has arrived. An answer is also taken in this time.
+    /// From an answer until the header of the next request has arrived. The client also has to read the answer in this
+    /// time.
     pub idle: Duration,
-    /// While an answer is sent, until the client takes more of it.
+    /// While an answer is sent: until the client reads more of it.
     pub write: Duration,
-    /// From the announcement that the connection ends until it is cut off.
+    /// From announcing the end of the connection until it is cut off.
     pub farewell: Duration,
 }
 
 impl Times {
-    /// For probes and figures, which are asked at once and are there at once: 2 s until the first header, and 15 s from an
-    /// answer to the next one.
+    /// For probes and metrics, which are requested at once and answered at once: 2 s until the first header, and 15 s
+    /// from an answer to the next header.
     pub fn short() -> Self {
         Self {
             first_request: Duration::from_secs(2),
@@ -64,8 +66,8 @@ impl Times {
 }
 
 impl Default for Times {
-    /// 5 s, 10 s, 2 minutes, 10 s, 10 s. Go's clients and reqwest's drop idle connections after 90 s: they are not to meet one
-    /// that is closed the moment they use it.
+    /// 5 s, 10 s, 2 minutes, 10 s, 10 s. Go's clients and reqwest's drop idle connections after 90 s: ours have to stay
+    /// open longer, so that clients never use a connection that is just being closed.
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(5),
@@ -77,15 +79,15 @@ impl Default for Times {
     }
 }
 
-/// What a connection may send before it is read, in bytes, which is also the longest header.
+/// How many bytes a connection may send before they are read; also the longest header.
 ///
-/// It counts for memory on each of the connections that may be open, while a body waits for room.
+/// This is memory that each open connection can take while a body waits for room.
 pub const MAX_UNREAD: usize = 64 << 10;
 
 /// Serves HTTP/1.1.
 ///
-/// Not HTTP/2: there, all requests of a connection share what may be sent before it is read. A body that waits for room
-/// would hold up the bodies beside it, also one whose end makes the room.
+/// Not HTTP/2: there, all requests of a connection share one receive window. A body that waits for room would block the
+/// other bodies on its connection, even one whose end would make room.
 pub struct Server {
     connections: Connections,
     times: Times,
@@ -93,17 +95,17 @@ pub struct Server {
     metrics: Metrics,
 }
 
-/// Listens on an address; port 0 picks a free one, which the listener knows.
+/// Listens on an address; port 0 picks a free port, which the listener reports.
 ///
 /// # Errors
 ///
-/// When the address is taken or not ours.
+/// If the address is in use or not ours.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
 impl Server {
-    /// Serves plain HTTP, with the usual bounds, and counts the connections that they end.
+    /// Serves plain HTTP with the default limits, and counts the connections that it closes because of them.
     pub fn new(metrics: Metrics) -> Self {
         Self {
             connections: Connections::default(),
@@ -113,18 +115,18 @@ impl Server {
         }
     }
 
-    /// Serves so many connections at once instead.
+    /// With a different limit on connections.
     pub fn with_connections(self, connections: Connections) -> Self {
         Self { connections, ..self }
     }
 
-    /// Waits so long for callers instead.
+    /// With different timeouts.
     pub fn with_times(self, times: Times) -> Self {
         Self { times, ..self }
     }
 
-    /// Serves with TLS instead. Clients that could also speak HTTP/2 learn from ALPN that they are to use HTTP/1.1, as an
-    /// API server does for its webhooks in any case.
+    /// Serves with TLS. Clients that could also use HTTP/2 learn from ALPN that they have to use HTTP/1.1, which an API
+    /// server uses for its webhooks in any case.
     pub fn with_tls(self, mut config: ServerConfig) -> Self {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self {
@@ -133,7 +135,8 @@ impl Server {
         }
     }
 
-    /// Serves until the token is cancelled, then finishes what it is answering. Callers are told to go elsewhere.
+    /// Serves until the token is cancelled, then finishes the requests in flight. Callers are told that connections
+    /// close.
     pub async fn serve<L>(self, listener: L, router: Router, until: CancellationToken)
     where
         L: Listener<Addr = SocketAddr>,
@@ -156,7 +159,7 @@ impl Server {
         open.wait().await;
     }
 
-    /// Speaks with one caller until one of the two is done; an error says that we had enough.
+    /// Serves one connection until either side ends it; an error is our reason for closing it.
     async fn connection(
         &self,
         io: impl Stream,
@@ -170,7 +173,7 @@ impl Server {
         match tokio::time::timeout(self.times.handshake, acceptor.accept(io)).await {
             Ok(Ok(io)) => self.requests(io, place, router, until).await,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "no TLS");
+                tracing::debug!(%error, "the TLS handshake failed");
                 Err(Closed::Handshake)
             }
             Err(_) => Err(Closed::Handshake),
@@ -215,7 +218,7 @@ impl Server {
                     }
                     return farewell.and_then(|farewell| farewell.reason).map_or(Ok(()), Err);
                 }
-                // Never an error: `activity` is still here.
+                // Never an error: `activity` is still alive.
                 _ = changes.changed() => {}
                 () = place.evicted(), if now.under_way == 0 => return Err(Closed::Evicted),
                 () = until.cancelled(), if farewell.is_none() => {
@@ -234,12 +237,12 @@ impl Server {
     }
 }
 
-/// What a connection goes through, with TLS and without.
+/// The byte stream of a connection, with or without TLS.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
 
-/// True when the client took nothing of an answer in time.
+/// True if the client did not read any of an answer in time.
 fn is_stalled(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref());
     source.is_some_and(|source: &io::Error| source.kind() == io::ErrorKind::TimedOut)
@@ -249,20 +252,20 @@ fn builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // It would count between two requests, too: see `Times`.
+        // It would also apply between two requests: see `Times`.
         .header_read_timeout(None)
         .max_buf_size(MAX_UNREAD);
     builder
 }
 
-/// What happens on a connection.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Activity {
     /// How many requests are being answered.
     under_way: usize,
-    /// True from the first of them on.
+    /// True from the first request on.
     has_asked: bool,
-    /// When the last answer was there; before, when the connection began.
+    /// When the last answer was complete; before the first, when the connection began.
     since: Instant,
 }
 
@@ -275,7 +278,7 @@ impl Activity {
         }
     }
 
-    /// When the connection has been without a request for too long, and what that is called.
+    /// When the connection will have been without a request for too long, and the reason it is then closed for.
     fn deadline(&self, times: &Times, farewell: Option<&Farewell>) -> (Instant, Closed) {
         match farewell {
             Some(farewell) => (
@@ -292,7 +295,7 @@ impl Activity {
 #[derive(Debug)]
 struct Farewell {
     since: Instant,
-    /// What the caller did not do; none when the process ends.
+    /// The timeout that the caller missed; none if the process ends.
     reason: Option<Closed>,
 }
 
@@ -343,7 +346,7 @@ mod tests {
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
-    /// Callers of a server, without a network: time can stand still, and jump.
+    /// Callers of a server, without a network: time can be paused and advanced.
     struct Callers {
         connecting: mpsc::Sender<DuplexStream>,
         metrics: Metrics,
@@ -408,7 +411,7 @@ mod tests {
         Router::new().route("/", get(async || "ok"))
     }
 
-    /// Asks once, and reads the answer.
+    /// Sends a request, and reads the answer.
     async fn ask(pipe: &mut DuplexStream) -> String {
         pipe.write_all(REQUEST).await.unwrap();
         let mut answer = Vec::new();
@@ -419,7 +422,7 @@ mod tests {
         String::from_utf8(answer).unwrap()
     }
 
-    /// True when nothing more comes.
+    /// True if nothing more comes.
     async fn is_closed(pipe: &mut DuplexStream) -> bool {
         pipe.read(&mut [0; 64]).await.unwrap_or(0) == 0
     }
@@ -439,7 +442,7 @@ mod tests {
         slow.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
         let (mut read, mut write) = tokio::io::split(slow);
         let dribbling = async {
-            // The write fails once the other side is gone.
+            // The write fails once the other side has closed.
             while write.write_all(b"x").await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -480,7 +483,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_nothing_of_an_answer_is_closed() {
+    async fn a_client_that_does_not_read_its_answer_is_closed() {
         let callers = Callers::of(Router::new().route("/", get(async || vec![b'x'; 1 << 20])), None);
         let mut slow = callers.connect().await;
         slow.write_all(REQUEST).await.unwrap();
@@ -534,7 +537,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_begin_tls_is_closed() {
+    async fn a_client_that_does_not_begin_tls_is_closed() {
         choose_crypto();
         let config = ServerConfig::builder().with_no_client_auth();
         let callers = Callers::of(router(), Some(config.with_cert_resolver(Arc::new(NoCertificate))));

@@ -1,4 +1,4 @@
-//! Signals to an orderly end.
+//! Orderly shutdown on signals.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// # Errors
 ///
-/// When the process may not handle signals.
+/// If the process may not handle signals.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let mut signals = Signals {
         term: signal(SignalKind::terminate())?,

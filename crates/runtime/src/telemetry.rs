@@ -1,8 +1,8 @@
-//! The figures that the contract names for every controller: passes and their parts, by how long they took and whether
-//! they failed, and the queue of objects that wait for one.
+//! The metrics that the contract names for every controller: passes and their parts, how long they took and whether
+//! they failed, and the queue of objects that wait for a pass.
 //!
-//! They are named with dots, `provider_runtime.reconcile.duration_seconds`; Prometheus has underscores instead, and
-//! counts end in `_total` there. What client-go calls `workqueue_*` is recorded beside them.
+//! Their names have dots, `provider_runtime.reconcile.duration_seconds`; in Prometheus these are underscores, and
+//! counters end in `_total`. The `workqueue_*` metrics of client-go are recorded, too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,19 +19,19 @@ use crate::{Metrics, spans};
 pub enum Part {
     /// The object is read.
     Get,
-    /// What the object stands for is made reachable.
+    /// Access to what the object describes is set up.
     Connect,
-    /// What there is of it is looked at.
+    /// The actual state is read.
     Observe,
-    /// It is made.
+    /// It is created.
     Create,
     /// It is changed.
     Update,
-    /// It is removed.
+    /// It is deleted.
     Delete,
-    /// Our finalizer is put on the object.
+    /// Our finalizer is added to the object.
     AddFinalizer,
-    /// It is taken off.
+    /// Our finalizer is removed.
     RemoveFinalizer,
     /// The status is written.
     UpdateStatus,
@@ -65,12 +65,12 @@ impl Part {
     }
 }
 
-/// When an object is looked at again after a pass.
+/// When the next pass over an object follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// At once.
     Immediately,
-    /// After a while, with nothing wrong.
+    /// After a while, without an error.
     Later,
     /// After a while, because the pass failed.
     AfterError,
@@ -78,7 +78,7 @@ pub enum Again {
     OnChange,
 }
 
-/// The figures; cheap to clone.
+/// The metrics; cheap to clone.
 #[derive(Clone)]
 pub struct Telemetry {
     figures: Arc<Figures>,
@@ -108,7 +108,7 @@ struct Outcomes {
     failure: IntCounter,
 }
 
-/// What comes into and goes out of the queue of objects that wait for a pass; cheap to clone.
+/// The metrics of the queue of objects that wait for a pass; cheap to clone.
 #[derive(Clone)]
 pub struct Queue {
     added: IntCounter,
@@ -117,13 +117,13 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An object waits that did not before, and the one that does longest has waited for `oldest`.
+    /// An object begins to wait; the one that has waited longest has waited for `oldest`.
     pub fn added(&self, oldest: Duration) {
         self.added.inc();
         self.oldest.observe(oldest.as_secs_f64());
     }
 
-    /// The look at an object begins after it has `waited`; the `oldest` of the others still waits.
+    /// The pass over an object begins after it has `waited`; the longest wait of the others is `oldest` so far.
     pub fn begun(&self, waited: Duration, oldest: Duration) {
         observe(&self.waited, waited);
         self.oldest.observe(oldest.as_secs_f64());
@@ -137,12 +137,12 @@ fn observe(histograms: &[Histogram], took: Duration) {
 }
 
 impl Telemetry {
-    /// Registers the figures under `prefix`, `provider_runtime` or `unstructured_runtime`, and those of the work queue
-    /// of the name `queue`.
+    /// Registers the metrics with the prefix `prefix`, `provider_runtime` or `unstructured_runtime`, and those of the
+    /// work queue named `queue`.
     ///
     /// # Errors
     ///
-    /// When a name is taken.
+    /// If a name is taken.
     pub fn new(metrics: &Metrics, prefix: &'static str, queue: &str) -> Result<Self, prometheus::Error> {
         let register = Register {
             metrics,
@@ -151,8 +151,12 @@ impl Telemetry {
         };
         let parts = Part::ALL.map(|part| {
             let name = part.name();
-            let durations = register.histogram(&format!("{name}.duration_seconds"), "How long it took")?;
-            let failures = register.counter(&format!("{name}.failure"), "How often it failed")?;
+            let durations = register.histogram(
+                &format!("{name}.duration_seconds"),
+                "How long this part of a pass took",
+            )?;
+            let failures =
+                register.counter(&format!("{name}.failure"), "How often this part of a pass failed")?;
             Ok((durations, failures))
         });
         let figures = Figures {
@@ -165,15 +169,15 @@ impl Telemetry {
             worked: register.of_queue(
                 "reconcile.queue.work.duration_seconds",
                 "workqueue_work_duration_seconds",
-                "How long an object was worked on",
+                "How long a pass over an object took",
             )?,
-            in_flight: register.gauge("reconcile.in_flight", "Passes under way")?,
+            in_flight: register.gauge("reconcile.in_flight", "Passes in flight")?,
             running: register.running()?,
             requeues: register.requeues()?,
-            immediately: register
-                .counter("reconcile.requeue.immediate", "Objects looked at again at once")?,
-            later: register.counter("reconcile.requeue.after", "Objects looked at again after a while")?,
-            after_error: register.counter("reconcile.requeue.error", "The same after a failed pass")?,
+            immediately: register.counter("reconcile.requeue.immediate", "Objects requeued at once")?,
+            later: register.counter("reconcile.requeue.after", "Objects requeued after a delay")?,
+            after_error: register
+                .counter("reconcile.requeue.error", "Objects requeued after a failed pass")?,
             retries: register.count_of_queue("workqueue_retries_total", "Passes that failed")?,
             parts: parts.into_iter().collect::<Result<_, prometheus::Error>>()?,
             queue: register.queue()?,
@@ -183,21 +187,21 @@ impl Telemetry {
         })
     }
 
-    /// The process works from now on, or could not begin to.
+    /// The process works from now on, or failed to start.
     pub fn started(&self, well: bool) {
         self.figures.startup.count(well);
     }
 
-    /// Where the queue says what comes and goes.
+    /// The metrics that the queue reports to.
     pub fn queue(&self) -> Queue {
         self.figures.queue.clone()
     }
 
-    /// Tells how many objects wait, which `depth` counts when somebody reads the figures.
+    /// Registers the number of waiting objects, which `depth` counts when the metrics are read.
     ///
     /// # Errors
     ///
-    /// When that is told already.
+    /// If it is registered already.
     pub fn tell_depth(
         &self,
         depth: impl Fn() -> usize + Send + Sync + 'static,
@@ -214,7 +218,7 @@ impl Telemetry {
             .register(Pulled::new(options, move || depth() as f64)?)
     }
 
-    /// Counts and times one pass over an object of this kind and namespace, and what comes after it.
+    /// Counts and times one pass over an object of this kind and namespace, and counts how it is requeued.
     pub async fn pass<T, E>(
         &self,
         kind: &str,
@@ -234,7 +238,7 @@ impl Telemetry {
         outcome
     }
 
-    /// Times one part of a pass, which is a part of its span.
+    /// Times one part of a pass, in a span below that of the pass.
     pub async fn time<T, E>(&self, part: Part, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let start = Instant::now();
         let outcome = spans::within(spans::part(part.name()), work).await;
@@ -260,7 +264,7 @@ impl Telemetry {
     }
 }
 
-/// Since when passes that are under way are.
+/// When each pass in flight began.
 #[derive(Default)]
 struct Running(Mutex<BTreeMap<u64, Instant>>);
 
@@ -277,7 +281,7 @@ impl Running {
     }
 }
 
-/// Counted while it lives, also when a pass is dropped half way.
+/// Counted while it exists, and no longer when a pass is dropped half-way.
 struct UnderWay<'f> {
     figures: &'f Figures,
     place: u64,
@@ -316,7 +320,7 @@ impl Outcomes {
     }
 }
 
-/// Makes figures of one prefix and one queue.
+/// Creates the metrics of one prefix and one queue.
 struct Register<'m> {
     metrics: &'m Metrics,
     prefix: &'static str,
@@ -342,23 +346,20 @@ impl Register<'_> {
 
     fn outcomes(&self, name: &str, help: &str) -> Result<Outcomes, prometheus::Error> {
         Ok(Outcomes {
-            success: self.counter(&format!("{name}.success"), &format!("{help} that went well"))?,
+            success: self.counter(&format!("{name}.success"), &format!("{help} that succeeded"))?,
             failure: self.counter(&format!("{name}.failure"), &format!("{help} that failed"))?,
         })
     }
 
     fn requeues(&self) -> Result<IntCounterVec, prometheus::Error> {
         let name = self.named("reconcile.queue.requeues");
-        let options = Opts::new(
-            prometheus_counter_name(&name),
-            "Objects to be looked at again, by why",
-        );
+        let options = Opts::new(prometheus_counter_name(&name), "Objects requeued, by reason");
         self.kept(&name, IntCounterVec::new(options, &["reason"])?)
     }
 
     fn queue(&self) -> Result<Queue, prometheus::Error> {
         Ok(Queue {
-            added: self.count_of_queue("workqueue_adds_total", "Objects that came into the queue")?,
+            added: self.count_of_queue("workqueue_adds_total", "Objects added to the queue")?,
             waited: self.of_queue(
                 "reconcile.queue.wait.duration_seconds",
                 "workqueue_queue_duration_seconds",
@@ -366,7 +367,7 @@ impl Register<'_> {
             )?,
             oldest: self.histogram(
                 "reconcile.queue.oldest_item_age_seconds",
-                "How long the object that waits longest has, whenever one comes or goes",
+                "How long the oldest object in the queue has waited, observed when one is added or taken",
             )?,
         })
     }
@@ -376,7 +377,7 @@ impl Register<'_> {
         let read = running.clone();
         let options = self.options(
             "workqueue_unfinished_work_seconds",
-            "How long passes under way take so far",
+            "How long the passes in flight have taken so far, in total",
         );
         let unfinished = Pulled::new(options, move || {
             read.seconds().into_iter().fold(0.0, |all, each| all + each)
@@ -385,14 +386,14 @@ impl Register<'_> {
         let read = running.clone();
         let options = self.options(
             "workqueue_longest_running_processor_seconds",
-            "How long the longest of them takes",
+            "How long the longest pass in flight has taken so far",
         );
         let longest = Pulled::new(options, move || read.seconds().into_iter().fold(0.0, f64::max))?;
         self.metrics.register(longest)?;
         Ok(running)
     }
 
-    /// The same under our name and under client-go's.
+    /// The same metric under our name and under client-go's.
     fn of_queue(&self, name: &str, theirs: &str, help: &str) -> Result<[Histogram; 2], prometheus::Error> {
         let options = HistogramOpts::from(self.options(theirs, help)).buckets(buckets()?);
         let theirs = Histogram::with_opts(options)?;
@@ -420,7 +421,7 @@ impl Register<'_> {
     }
 }
 
-/// From one read to an installation that waits for hooks.
+/// From a single read to an install that waits for hooks.
 fn buckets() -> Result<Vec<f64>, prometheus::Error> {
     prometheus::exponential_buckets(0.002, 2.5, 13)
 }
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pass_under_way_is_told_and_one_that_is_dropped_is_not() {
+    async fn a_pass_in_flight_is_counted_and_a_dropped_one_is_not() {
         let (metrics, telemetry) = telemetry();
         let endless = telemetry.pass(
             "Shop",
@@ -510,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_told_by_what_comes_and_goes_and_by_how_many_there_are() {
+    fn the_queue_is_measured_by_additions_removals_and_depth() {
         let (metrics, telemetry) = telemetry();
         telemetry.tell_depth(|| 3).unwrap();
         let queue = telemetry.queue();

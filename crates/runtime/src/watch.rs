@@ -1,13 +1,13 @@
-//! Watches whose objects are read one by one.
+//! Watches whose objects are parsed one by one.
 
 use cluster::Item;
 use futures::{Stream, StreamExt as _};
 use kube::runtime::watcher::{Error, Event};
 
-/// The events about objects that could be read; of the others, those that say that one is there are logged.
+/// The events about objects that can be parsed; events that report an object that cannot be parsed are logged.
 ///
-/// One that cannot be read is as good as not there for whoever takes these. Where it must not be, take the events as
-/// they are.
+/// To consumers of this stream, an object that cannot be parsed does not exist. Where that would be wrong, use the
+/// events themselves.
 pub fn readable<K>(
     events: impl Stream<Item = Result<Event<Item<K>>, Error>>,
 ) -> impl Stream<Item = Result<Event<K>, Error>> {
@@ -30,7 +30,7 @@ fn read<K>(item: Item<K>) -> Option<K> {
     match item {
         Item::Read(object) => Some(object),
         Item::Unreadable(unreadable) => {
-            tracing::warn!(object = %unreadable, "left out");
+            tracing::warn!(object = %unreadable, "ignored an object that cannot be read");
             None
         }
     }

@@ -1,7 +1,7 @@
-//! Watches on the objects of releases, so that an edit is seen at once and a look at what has not moved costs
-//! nothing: metadata only, one watch for each kind and namespace, by label.
+//! Watches on the objects of releases, so that an edit is seen at once and checking unchanged objects costs no request:
+//! metadata only, one watch per kind and namespace, selected by label.
 //!
-//! Secrets are never watched: the right to watch some is the right to read all.
+//! Secrets are never watched: permission to watch some of them is permission to read all of them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -15,32 +15,32 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, ResourceExt as _};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// What a watch tells of an object: its metadata, as far as that can be read.
+/// What a watch reports about an object: its metadata, as far as it can be read.
 pub type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
-/// What a watch knows of one object.
+/// What a watch knows about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sight {
-    /// Its kind is not watched there, or the first list is still to come.
+    /// Its kind is not watched there, or the first list has not arrived yet.
     Unknown,
-    /// It is not there, or it lost its labels.
+    /// It does not exist, or it lost its labels.
     Absent,
-    /// It is there, in this resource version.
+    /// It exists, at this resource version.
     At(String),
 }
 
-/// The watches on the objects of one API server, for owners that are told apart by `K`.
+/// The watches on the objects of one API server, for owners identified by `K`.
 pub struct Watches<K> {
     cluster: Cluster,
     /// Selects the objects of all releases.
     selector: String,
     reading: Reading<K>,
-    /// How many places are watched at once; of objects in others it is not known how they are.
+    /// How many places may be watched at once; objects elsewhere are `Sight::Unknown`.
     most: usize,
     places: Mutex<HashMap<Place, Watch<K>>>,
 }
 
-/// Whom an object belongs to, and who is told when it moves.
+/// How the owner of an object is found, and who is notified when it changes.
 #[derive(Clone)]
 struct Reading<K> {
     owner: fn(&Metadata) -> Option<K>,
@@ -48,17 +48,17 @@ struct Reading<K> {
     failed: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// As many objects of one kind and namespace are remembered; of more it is not known how they are.
+/// The most objects of one kind and namespace that are remembered; further ones are `Sight::Unknown`.
 const MOST_OBJECTS: usize = 50_000;
 
-/// How many objects are listed at once: nothing but their metadata, of which labels have no bound.
+/// Page size of lists: only metadata is listed, but labels and annotations have no size limit.
 const PAGE: u32 = 50;
 
 /// What one watch covers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Place {
     resource: ResourceId,
-    /// None for kinds outside of namespaces.
+    /// None for cluster-scoped kinds.
     namespace: Option<String>,
 }
 
@@ -68,11 +68,12 @@ struct Watch<K> {
 }
 
 struct Seen<K> {
-    /// The owners that have objects there. The last one to leave ends the watch, as it takes the right to watch with it.
+    /// The owners that have objects there. When the last one leaves, the watch ends, because the permission to watch is
+    /// removed with that owner.
     users: HashSet<K>,
     /// True once the first list is complete.
     complete: bool,
-    /// True when there were more objects than are remembered.
+    /// True if there were more objects than are remembered.
     has_more: bool,
     objects: HashMap<Name, Known<K>>,
     listing: HashMap<Name, Known<K>>,
@@ -92,15 +93,15 @@ impl<K> Default for Seen<K> {
 
 type Name = String;
 
-/// An object as it was seen last.
+/// An object as it was last seen.
 struct Known<K> {
     version: String,
-    /// Whom its metadata names.
+    /// The owner that its metadata names.
     owner: Option<K>,
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
-    /// Watches objects with these labels; `told` learns whom one belongs to, by `owner`, when it moves.
+    /// Watches objects with these labels. When an object changes, `told` is called with its owner, which `owner` finds.
     pub fn new(
         cluster: Cluster,
         selector: String,
@@ -120,20 +121,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
         }
     }
 
-    /// The same, which calls `failed` when a watch fails.
+    /// The same, calling `failed` when a watch fails.
     #[must_use]
     pub fn when_one_fails(mut self, failed: impl Fn() + Send + Sync + 'static) -> Self {
         self.reading.failed = Arc::new(failed);
         self
     }
 
-    /// The same with so many watches at most. Each is a connection.
+    /// The same with at most this many watches. Each is a connection.
     #[must_use]
     pub fn at_most(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// Watches where an owner has these objects, and no longer where it has none.
+    /// Starts the watches that this owner's objects need, and ends those that no owner needs any more.
     pub fn follow<'a>(&self, key: &K, objects: impl Iterator<Item = &'a ObjectId>) {
         let wanted: BTreeSet<Place> = objects
             .filter(|id| !id.resource().is_secret())
@@ -156,12 +157,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
         }
     }
 
-    /// An owner is gone.
+    /// The owner is gone.
     pub fn leave(&self, key: &K) {
         self.follow(key, std::iter::empty());
     }
 
-    /// What is known of an object.
+    /// What is known about an object.
     pub fn sight(&self, id: &ObjectId) -> Sight {
         let places = self.lock();
         let Some(watch) = places.get(&Place::of(id)) else {
@@ -205,7 +206,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
             while let Some(event) = events.next().await {
                 let mut seen = lock(&theirs);
                 let mut moved = seen.take(event, reading.owner);
-                // Whoever may write labels can name any owner.
+                // Anyone who may write labels can name any owner.
                 moved.retain(|key| seen.users.contains(key));
                 drop(seen);
                 for key in moved {
@@ -234,7 +235,7 @@ impl Place {
 }
 
 impl<K: Hash + Eq + Clone> Seen<K> {
-    /// Takes what the watch says, and tells whose objects moved.
+    /// Processes an event of the watch, and returns the owners whose objects changed.
     fn take(&mut self, event: Event<Metadata>, owner: fn(&Metadata) -> Option<K>) -> Vec<K> {
         match event {
             Event::Init => {
@@ -270,8 +271,8 @@ impl<K: Hash + Eq + Clone> Seen<K> {
         }
     }
 
-    /// Takes a new list in place of what was known. All of the first one is news: some of it may have moved since
-    /// a pass looked, before there was a watch.
+    /// Replaces what was known by the new list. Everything in the first list is reported as changed: some of it may
+    /// have changed after a pass read it and before the watch began.
     fn relisted(&mut self) -> Vec<K> {
         let before = std::mem::replace(&mut self.objects, std::mem::take(&mut self.listing));
         self.complete = true;
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_are_no_more_watches_than_may_be_and_one_that_ends_makes_room() {
+    async fn watches_are_limited_and_one_that_ends_makes_room() {
         use k8s_openapi::api::core::v1::ConfigMap;
         let script = cluster::scripted::Script::new("nothing");
         let watches = Watches::new(script.cluster(), "owner".to_owned(), owner, |_| {}).at_most(2);
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_moves_is_news() {
+    fn only_changes_are_reported() {
         let mut seen = Seen::default();
         assert!(seen.take(Event::Init, owner).is_empty());
         assert!(seen.take(Event::InitApply(object("1")), owner).is_empty());
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_list_tells_what_moved_and_what_went_meanwhile() {
+    fn a_second_list_reports_changes_and_deletions_since_the_first() {
         let mut seen = Seen::default();
         let mut list = |objects: &[&str]| {
             let mut news = seen.take(Event::Init, owner);

@@ -279,7 +279,7 @@ impl Trial {
                 Ok(_) => bail!("kco init of {version} with pods in {pods} was taken"),
                 Err(error) => {
                     let said = format!("{error:#}");
-                    let is_refused = said.contains("kubeadm does not take the request");
+                    let is_refused = said.contains("kubeadm refuses the request");
                     ensure!(is_refused, "it was not kubeadm that refused: {said}");
                 }
             }

@@ -1,4 +1,5 @@
-//! Any bytes as the certificate of a handshake: its document is taken out of one extension, or it is refused by name.
+//! Any bytes as the certificate of a handshake: its document is taken from exactly one extension, or it is refused with
+//! a specific reason.
 #![no_main]
 
 use attest::{Variant, read_certificate};

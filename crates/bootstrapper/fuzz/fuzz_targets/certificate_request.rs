@@ -1,4 +1,5 @@
-//! Any bytes as a kubelet's certificate request: what is accepted is for the node that asks, with at least one address.
+//! Any bytes as a kubelet's certificate request: an accepted one is for the requesting node and has at least one
+//! address.
 #![no_main]
 
 use bootstrap_proto::kubelet_certificate::check;

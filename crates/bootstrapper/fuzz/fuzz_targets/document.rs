@@ -1,4 +1,4 @@
-//! Any bytes as an attestation document: refused, because nobody can sign for the endorser.
+//! Any bytes as an attestation document: always refused, because the fuzzer cannot sign for the endorser.
 #![no_main]
 
 use std::collections::BTreeMap;

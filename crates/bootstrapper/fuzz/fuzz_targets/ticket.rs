@@ -1,4 +1,4 @@
-//! Any bytes as the join service's answer: what is accepted writes no file but those that control planes share.
+//! Any bytes as the join service's answer: an accepted one writes no other files than those that control planes share.
 #![no_main]
 
 use attest::ClusterId;

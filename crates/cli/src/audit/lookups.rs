@@ -1,7 +1,7 @@
-//! `kco audit-rbac --lookups`: which charts have their compositions held for what they look up.
+//! `kco audit-rbac --lookups`: which charts have compositions that are held because of their lookups.
 //!
-//! Nothing is asked of a cluster: every lookup is answered "not there", as on the day of the first install. What a chart
-//! looks up only after it found something else is not seen.
+//! No cluster is used: every lookup is answered "not found", as at the first install. Lookups that a chart makes only
+//! after another one found something are not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ use helm::engine::{Engine, Operation};
 use super::{HOME, cases, options, out};
 use crate::template;
 
-/// What came of all charts.
+/// The totals over all charts.
 #[derive(Default)]
 struct Figures {
     charts: usize,
-    /// Those that look anything up when rendered.
+    /// Charts that look anything up when rendered.
     asking: usize,
     lookups: usize,
     held: usize,
-    /// Those that look up a Secret that they do not render: held where somebody else made it.
+    /// Charts that look up a Secret that they do not render: held if another owner made it.
     depending: usize,
     not_loaded: usize,
-    /// Those whose dependencies are not in `charts/`: they are not rendered.
+    /// Charts whose dependencies are missing in `charts/`: they are not rendered.
     incomplete: usize,
-    /// Renderings that failed; what they had looked up by then counts.
+    /// Renderings that failed; the lookups they made before that count.
     not_rendered: usize,
 }
 
-/// Prints what each chart is held for.
+/// Prints the lookups that each chart is held for.
 pub(super) fn run(charts: &[String]) -> Result<()> {
     let mut figures = Figures::default();
     for reference in charts {
@@ -70,7 +70,7 @@ pub(super) fn run(charts: &[String]) -> Result<()> {
          {depending} held where a Secret of that name is somebody else's\n"
     ))?;
     if charts == 0 {
-        bail!("there was no chart to look at");
+        bail!("there was no chart to examine");
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ fn one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
         for operation in [Operation::Install, Operation::Upgrade] {
             let options = options(&scan, operation)?;
             let rendered = engine.render(&values, &options);
-            // What a template that failed had asked for counts, too.
+            // The lookups that a failed template made count, too.
             asked.extend(options.context.lookups.missing());
             match rendered {
                 Ok(rendered) => rendered_secrets.extend(super::secrets(&rendered)),
@@ -130,7 +130,7 @@ fn one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// The kinds of the chart's own definitions, by group and kind, and whether their objects stand in namespaces.
+/// The kinds of the chart's own CRDs, by group and kind, and whether they are namespaced.
 type Defined = BTreeMap<(String, String), (GroupResource, bool)>;
 
 fn decide(key: &LookupKey, bound: &Bound, defined: &Defined) -> Decision {

@@ -36,7 +36,7 @@ pub(crate) struct Target {
     pub(crate) account_namespace: String,
 }
 
-/// What to join.
+/// The arguments of `join`.
 #[derive(Debug, Args)]
 pub(crate) struct Join {
     /// Name of the cluster, and of its Secret.
@@ -75,7 +75,7 @@ pub(crate) struct Join {
     pub(crate) connection: Connection,
 }
 
-/// What to list.
+/// The arguments of `list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// The operator's `--kubeconfig-key`: the key of the kubeconfig in the Secrets.
@@ -87,7 +87,7 @@ pub(crate) struct List {
     pub(crate) connection: Connection,
 }
 
-/// What to remove.
+/// The arguments of `leave`.
 #[derive(Debug, Args)]
 pub(crate) struct Leave {
     /// Name of the cluster.

@@ -1,5 +1,5 @@
-//! `kco cluster join`: an account on the target with the least that the operator needs, and a Secret at home that tells of
-//! it.
+//! `kco cluster join`: creates an account on the target with the fewest permissions that the operator can work with,
+//! and a Secret at home that describes the cluster.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ use crate::release::session::{self, Session};
 use crate::report::{out, warn};
 use crate::{chart_at, template};
 
-/// The longest name: with what is added to it, it is a part of the names of releases and annotations.
+/// The longest name: with suffixes, it becomes part of the names of releases and annotations.
 const LONGEST_NAME: usize = 51;
 
-/// What the target serves is asked for anew.
+/// Discovery of the target is never answered from a cache.
 const SERVED_AGE: Duration = Duration::ZERO;
 
-/// A role takes effect at once, once every API server of the target has heard of it.
+/// How long to wait for a new role: it takes effect once every API server of the target has seen it.
 const IN_FORCE: Duration = Duration::from_secs(30);
 
 /// Joins a cluster, or joins it again with another chart, role or token.
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Join) -> Result<()> {
         args.target.context.as_ref(),
     );
     let connection = home(args.connection.clone());
-    // Fetched before anything else: fetching has a runtime of its own.
+    // Fetched before the session starts, because fetching has its own runtime.
     let chart = args.chart.as_deref();
     let chart = chart
         .map(|reference| chart_at::load(reference, &args.source))
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Join) -> Result<()> {
         let secret = secret_id(session, &args.name)?;
         check_ours(session, &secret).await?;
         account.make(&target, &objects).await.context(
-            "the account on the target is not complete; once that is resolved, run the same again",
+            "the account on the target is not complete; once that is resolved, run the same command again",
         )?;
         let token =
             kubeconfig::request_token(&target, &account.namespace, &account.name, args.lifetime).await?;
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Join) -> Result<()> {
     })
 }
 
-/// The UID of the operator's namespace: which home this is.
+/// The UID of the operator's namespace, which identifies home.
 pub(super) async fn home_uid(session: &Session) -> Result<String> {
     let id = ObjectId::of::<Namespace>(None, &session.namespace)?;
     let found = session.cluster.get_metadata(&id).await?;
@@ -101,12 +101,12 @@ fn check_name(name: &str) -> Result<()> {
             && name.chars().all(fits)
             && !name.starts_with('-')
             && !name.ends_with('-'),
-        "{name:?} is no name of a cluster: use lower-case letters, digits and dashes, at most {LONGEST_NAME}"
+        "{name:?} is not a valid name of a cluster: use lower-case letters, digits and dashes, at most {LONGEST_NAME}"
     );
     Ok(())
 }
 
-/// What the account may do: what the operator needs, and what the chart's objects do.
+/// The rules of the account: what the operator needs, and what the chart's objects need.
 async fn rules(args: &Join, chart: Option<Chart>, target: &Cluster) -> Result<Vec<Value>> {
     let Some(chart) = chart else {
         return rules::of_chart(None);
@@ -133,7 +133,7 @@ async fn rules(args: &Join, chart: Option<Chart>, target: &Cluster) -> Result<Ve
     }
     for place in &scan.unresolved {
         warn(&format!(
-            "the scan of the chart cannot tell: {place}; what it misses, --cluster-role can give"
+            "the scan cannot resolve a part of the chart: {place}; permissions that it misses can be given with --cluster-role"
         ));
     }
     let brings_roles = scan
@@ -142,13 +142,13 @@ async fn rules(args: &Join, chart: Option<Chart>, target: &Cluster) -> Result<Ve
         .any(|kind| kind.group() == "rbac.authorization.k8s.io");
     if brings_roles && !args.allow_chart_rbac {
         warn(
-            "the chart brings roles or bindings, which the account may not write: --allow-chart-rbac lets it",
+            "the chart contains roles or bindings, which the account may not write: --allow-chart-rbac allows it",
         );
     }
     rules::of_chart(Some(&bound))
 }
 
-/// Refuses a Secret of this name that somebody else wrote.
+/// Refuses a Secret of this name that was not written by kco.
 async fn check_ours(session: &Session, id: &ObjectId) -> Result<()> {
     let Some(found) = session.cluster.get_metadata(id).await? else {
         return Ok(());
@@ -156,7 +156,7 @@ async fn check_ours(session: &Session, id: &ObjectId) -> Result<()> {
     let annotations = found.metadata.annotations.unwrap_or_default();
     if !annotations.contains_key(renew::SERVICE_ACCOUNT) {
         bail!(
-            "Secret {} in namespace {} is there and was not written by kco: choose another name, or remove it",
+            "Secret {} in namespace {} exists and was not written by kco: choose another name, or remove it",
             id.name(),
             session.namespace
         );
@@ -164,7 +164,7 @@ async fn check_ours(session: &Session, id: &ObjectId) -> Result<()> {
     Ok(())
 }
 
-/// Connects as the operator will.
+/// Connects the way the operator will.
 async fn try_out(text: &str) -> Result<()> {
     let connect = |limits: &Limits| -> Result<Cluster> {
         let config = kubeconfig::untrusted(text.as_bytes(), limits)?;
@@ -178,7 +178,7 @@ async fn try_out(text: &str) -> Result<()> {
             "{error}. The operator refuses this address unless it is told otherwise; --server names another"
         ));
     }
-    // From here another address may lead to the target than from the operator, so only a certificate is a must.
+    // The operator may reach the target through another address than we do, so here only the certificate is required.
     let here = Limits {
         loopback: true,
         link_local: true,
@@ -187,13 +187,12 @@ async fn try_out(text: &str) -> Result<()> {
     let target = connect(&here)?;
     let tenants = ResourceId::of::<Tenant>();
     let needed = [Access::to("watch", &tenants, None)];
-    target
-        .wait_until_allowed(&needed, IN_FORCE)
-        .await
-        .context("the account was made, but cannot be used; once that is resolved, run the same again")
+    target.wait_until_allowed(&needed, IN_FORCE).await.context(
+        "the account was created, but cannot be used; once that is resolved, run the same command again",
+    )
 }
 
-/// Writes the Secret.
+/// Writes the Secret that describes the cluster to the operator.
 async fn tell(
     args: &Join,
     session: &Session,
@@ -218,7 +217,7 @@ async fn tell(
     });
     match session.cluster.create(id, &secret, MANAGER).await {
         Err(error) if error.is_already_exists() => {
-            // An annotation that is not asked for any more goes.
+            // Removes an annotation that is no longer wanted.
             let mut patch = secret;
             if args.allow_from.is_empty() {
                 patch["metadata"]["annotations"][ALLOW_FROM_NAMESPACES] = Value::Null;
@@ -243,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_fit_into_what_is_made_of_them() {
+    fn names_leave_room_for_suffixes() {
         for good in ["edge", "eu-1", "a", &"a".repeat(51)] {
             assert!(check_name(good).is_ok(), "{good}");
         }

@@ -1,4 +1,4 @@
-//! `kco cluster leave`: the Secret at home goes, then the account on the target.
+//! `kco cluster leave`: removes the Secret at home, then the account on the target.
 
 use anyhow::{Context as _, Result, bail};
 use api::mesh::{KryptonDeployment, TENANT_FINALIZER, Tenant};
@@ -14,10 +14,10 @@ use super::{home, target_options};
 use crate::release::session::{self, Session};
 use crate::report::{out, warn};
 
-/// As many objects that hold a cluster are named.
+/// How many of the objects that still use a cluster are named in the error.
 const NAMED: usize = 5;
 
-/// Takes a cluster away from the operator. Releases are never touched.
+/// Removes a cluster from the operator. Releases are never touched.
 pub(super) fn run(args: &Leave) -> Result<()> {
     let connection = home(args.connection.clone());
     session::run(&connection, async |session| {
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Leave) -> Result<()> {
                 .contains_key(kubeconfig::LABEL)
         {
             bail!(
-                "Secret {} in namespace {} is no cluster's: `kco cluster list` shows them",
+                "Secret {} in namespace {} does not belong to a cluster: `kco cluster list` shows them",
                 args.name,
                 session.namespace
             );
@@ -75,10 +75,10 @@ pub(super) fn run(args: &Leave) -> Result<()> {
         let removed = account
             .remove(&target)
             .await
-            .context("the Secret is removed; once that is resolved, run the same again")?;
+            .context("the Secret is removed; once that is resolved, run the same command again")?;
         let removed: Vec<String> = removed.iter().map(ToString::to_string).collect();
         let what = match removed.as_slice() {
-            [] => "there was nothing of it on the target".to_owned(),
+            [] => "there was nothing on the target".to_owned(),
             all => format!("removed on the target: {}", all.join(", ")),
         };
         out(&format!(
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Leave) -> Result<()> {
     })
 }
 
-/// Refuses to leave while there is something that only the operator can remove.
+/// Refuses to leave while there are objects that only the operator can remove.
 async fn check_free(args: &Leave, session: &Session, target: Option<&Cluster>) -> Result<()> {
     let mut holding = Vec::new();
     if let Some(target) = target {
@@ -115,7 +115,7 @@ async fn check_free(args: &Leave, session: &Session, target: Option<&Cluster>) -
     }
     if args.keep_releases {
         warn(&format!(
-            "{named}: the releases stay on the target, and nobody removes them"
+            "{named}: the releases stay on the target, and nothing removes them"
         ));
         return Ok(());
     }
@@ -125,7 +125,7 @@ async fn check_free(args: &Leave, session: &Session, target: Option<&Cluster>) -
     )
 }
 
-/// Whether the target of a deployment is the Secret of this name.
+/// Whether a deployment's region selects the Secret of this name.
 fn goes_to(region: &Value, name: &str) -> bool {
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let named =
@@ -136,7 +136,7 @@ fn goes_to(region: &Value, name: &str) -> bool {
     }
 }
 
-/// All objects of a kind of ours; none where the kind is not served.
+/// All objects of a kind of ours; empty if the kind is not served.
 async fn list<K>(cluster: &Cluster) -> Result<Vec<Value>>
 where
     K: Resource<DynamicType = ()>,

@@ -1,4 +1,4 @@
-//! `kco cluster list`: what the operator is told of, and how it stands to it.
+//! `kco cluster list`: the clusters that the operator was given, and their state.
 
 use anyhow::Result;
 use api::mesh::annotations::CLUSTER_STATE;
@@ -38,12 +38,12 @@ struct Row {
     token_expires: Option<Timestamp>,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
-    /// What is left there of objects that went by force.
+    /// What is left on the cluster of objects that were removed by force.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_behind: Vec<String>,
 }
 
-/// Prints the clusters by name.
+/// Prints the clusters sorted by name.
 pub(super) fn run(args: List) -> Result<()> {
     let (rows, screen) = session::run(&home(args.connection), async |session| {
         let labels = format!("{}=true", kubeconfig::LABEL);
@@ -79,7 +79,7 @@ fn row(secret: &Secret, key: &str, now: Timestamp) -> Row {
         left_behind,
     } = noted;
     let data = secret.data.as_ref().and_then(|data| data.get(key));
-    // Which addresses are allowed is the operator's to say.
+    // The operator decides which addresses are allowed, so all are accepted here.
     let limits = Limits {
         loopback: true,
         link_local: true,
@@ -96,7 +96,7 @@ fn row(secret: &Secret, key: &str, now: Timestamp) -> Row {
         message = error.to_string();
     }
     if state.is_empty() {
-        // The operator has not looked at it yet.
+        // The operator has not seen it yet.
         "-".clone_into(&mut state);
     }
     let token_expires = renew::Note::of(&annotations)
@@ -117,7 +117,7 @@ fn row(secret: &Secret, key: &str, now: Timestamp) -> Row {
     }
 }
 
-/// Without control characters, which others may have written into an annotation.
+/// Replaces control characters, which others may have written into an annotation.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -151,7 +151,7 @@ fn text(rows: &[Row], screen: Screen) -> String {
     table(&cells)
 }
 
-/// What there is to say of a cluster.
+/// The message about a cluster.
 fn told(message: &str, left_behind: &[String]) -> String {
     let left = left_behind.join(", ");
     match (message.is_empty(), left.is_empty()) {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_behind_is_told_beside_the_state() {
+    fn what_was_left_behind_is_shown_with_the_state() {
         let state = r#"{"state":"Engaged","since":"","message":"it answers again","leftBehind":["release a","release b"]}"#;
         let shown = row(
             &secret(&kubeconfig(), &[(CLUSTER_STATE, state)]),
@@ -257,7 +257,7 @@ mod tests {
                 .message
                 .contains("expired")
         );
-        // The operator was told of another key.
+        // The operator was configured with another key.
         let elsewhere = row(&secret(&kubeconfig(), &[]), "config", now);
         assert_eq!(elsewhere.server, "-");
     }

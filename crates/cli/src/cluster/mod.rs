@@ -1,4 +1,5 @@
-//! The clusters of the multicluster operator from a terminal: told of by Secrets with kubeconfigs in one namespace at home.
+//! The multicluster operator's clusters from a terminal. Each is described by a Secret with a kubeconfig in one
+//! namespace at home.
 
 pub(crate) mod args;
 mod join;
@@ -14,10 +15,10 @@ use cluster::ClientOptions;
 
 use crate::release::args::Connection;
 
-/// Where the operator lives, and looks for clusters, unless another namespace is named.
+/// The default namespace of the operator, where it looks for clusters.
 const HOME: &str = "multicluster-operator";
 
-/// As what objects are written.
+/// The field manager.
 const MANAGER: &str = "kco";
 
 /// Runs a command of `kco cluster`.
@@ -37,7 +38,7 @@ fn home(mut connection: Connection) -> Connection {
     connection
 }
 
-/// Where the target is.
+/// How to connect to the target.
 fn target_options(
     connection: &Connection,
     kubeconfig: Option<&PathBuf>,

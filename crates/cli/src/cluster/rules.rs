@@ -1,4 +1,4 @@
-//! What the operator may do on a cluster that it is told of, as rules of a `ClusterRole`.
+//! What the operator may do on a joined cluster, as rules of a `ClusterRole`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,25 +8,26 @@ use composition::Bound;
 use composition::bound::GroupResource;
 use serde_json::{Value, json};
 
-/// API servers give no token for less.
+/// API servers refuse shorter lifetimes of tokens.
 pub(super) const SHORTEST_TOKEN: Duration = Duration::from_mins(10);
 
-/// A token that lasts for longer is as good as one without end.
+/// A token with a longer lifetime is as bad as one that never expires.
 pub(super) const LONGEST_TOKEN: Duration = Duration::from_hours(366 * 24);
 
-/// What a release's objects are read, watched and written with.
+/// The verbs for reading, watching and writing a release's objects.
 const WRITTEN: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// Rights on one kind.
+/// The verbs that are allowed on each kind.
 type Rights = BTreeMap<GroupResource, BTreeSet<String>>;
 
 /// The rules for a chart with this bound: the operator's own, and what the chart's objects need.
 ///
-/// An API server lets roles be written by whoever holds all that they hold. So where the chart may bring roles, the account
-/// holds what the scan found in them, and needs neither `escalate` nor `bind`.
+/// An API server lets an account write a role if it has all permissions in that role itself. So if the chart may
+/// contain roles, the account gets the permissions that the scan found in them, and needs neither `escalate` nor
+/// `bind`.
 ///
 /// # Errors
-/// When they hold everything of something.
+/// If the roles in the chart contain a wildcard.
 pub(super) fn of_chart(bound: Option<&Bound>) -> Result<Vec<Value>> {
     let mut rules = own();
     let mut rights = Rights::new();
@@ -42,18 +43,18 @@ pub(super) fn of_chart(bound: Option<&Bound>) -> Result<Vec<Value>> {
         for held in bound.chart_rules.iter().chain(&bound.chart_cluster_rules) {
             if held.contains('*') {
                 bail!(
-                    "the chart brings roles that hold {held:?}, and no account gets a `*` here: make a ClusterRole on the \
+                    "the chart contains roles with {held:?}, and no account gets a `*` here: create a ClusterRole on the \
                      target that holds what the chart needs, and name it with --cluster-role"
                 );
             }
-            // `verb group/resource`, the group empty for the core.
+            // `verb group/resource`; the group is empty for the core group.
             let (verb, kind) = held.split_once(' ').unwrap_or((held, ""));
             let (group, resource) = kind.split_once('/').unwrap_or(("", kind));
             let kind = GroupResource::new(group, resource);
             rights.entry(kind).or_default().insert(verb.to_owned());
         }
     }
-    // The operator's own rules say it: Secrets are read by name.
+    // The operator's own rules allow reading Secrets by name.
     let secrets = GroupResource::new("", "secrets");
     if let Some(verbs) = rights.get_mut(&secrets) {
         verbs.retain(|verb| verb != "list" && verb != "watch");
@@ -62,7 +63,7 @@ pub(super) fn of_chart(bound: Option<&Bound>) -> Result<Vec<Value>> {
     Ok(rules)
 }
 
-/// What the operator needs whatever the chart is.
+/// What the operator needs for any chart.
 fn own() -> Vec<Value> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let mut definition = rule(
@@ -79,17 +80,17 @@ fn own() -> Vec<Value> {
             &["get", "list", "watch", "patch"],
         ),
         rule("mesh.openkcm.io", &["tenants/status"], &["patch"]),
-        // A tenant's namespace has its name, which nobody knows before.
+        // The namespace of a tenant has the tenant's name, which is not known beforehand.
         rule("", &["namespaces"], &["get", "create", "patch", "delete"]),
         // Records of releases, by name.
         rule("", &["secrets"], &["get", "create", "update", "patch", "delete"]),
-        // Who holds a release.
+        // The Leases of releases.
         rule(
             "coordination.k8s.io",
             &["leases"],
             &["get", "create", "update", "patch", "delete"],
         ),
-        // What hooks print.
+        // Output of hooks.
         rule("", &["pods"], &["get", "list", "watch"]),
         rule("", &["pods/log"], &["get"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
@@ -122,7 +123,7 @@ mod tests {
         bound
     }
 
-    /// The verbs on a kind, of all rules.
+    /// The verbs on a kind in all rules.
     fn verbs(rules: &[Value], group: &str, resource: &str) -> Vec<String> {
         let has = |rule: &&Value| {
             let has =
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_roles_of_the_chart_hold_the_account_holds() {
+    fn the_account_has_the_permissions_in_the_charts_roles() {
         let mut bound = bound();
         bound.chart_rules.insert("get /pods/log".into());
         bound

@@ -1,4 +1,4 @@
-//! What a joined cluster has of us: an account, what it may do, and the namespace that it lies in.
+//! What we create on a joined cluster: an account, its permissions, and its namespace.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,30 +12,30 @@ use sha2::{Digest as _, Sha256};
 
 use super::MANAGER;
 
-/// On all of it, and on the namespace where we make it.
+/// Label of every object, and of the namespace if we created it.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// On all of it: the name of the cluster.
+/// Label of every object: the name of the cluster.
 const CLUSTER: &str = "mesh.openkcm.io/joined-cluster";
 
-/// On all of it: which home it was joined to.
+/// Label of every object: the home that the cluster was joined to.
 const HOME: &str = "mesh.openkcm.io/joined-to";
 
-/// Names of what is made on a target.
+/// Names of what is created on a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Account {
     /// Name of the cluster.
     cluster: String,
-    /// Which home: a few characters of a hash over the UID of the operator's namespace.
+    /// Identifies home: a few characters of a hash of the UID of the operator's namespace.
     home: String,
     /// Namespace of the `ServiceAccount`.
     pub(super) namespace: String,
-    /// Its name. Several homes may join the same target under the same name.
+    /// Name of the `ServiceAccount`. Several homes may join the same target under the same cluster name.
     pub(super) name: String,
 }
 
 impl Account {
-    /// The account for a cluster of this name, of the home whose operator's namespace has this UID.
+    /// The account for a cluster of this name; the UID is that of the operator's namespace at home.
     pub(super) fn new(cluster: &str, home_uid: &str, namespace: &str) -> Self {
         let digest = Sha256::digest(home_uid.as_bytes());
         let home = digest.iter().take(4).fold(String::new(), |mut text, byte| {
@@ -68,8 +68,8 @@ impl Account {
         json!([{"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}])
     }
 
-    /// The objects of the account in the order in which they are made, without the namespace. They are removed in the
-    /// opposite order.
+    /// The objects of the account in the order in which they are created, without the namespace. They are removed in
+    /// reverse order.
     pub(super) fn objects(&self, rules: &[Value], cluster_roles: &[String]) -> Vec<Value> {
         let rbac = |kind: &str, name: &str, namespace: Option<&str>| {
             let mut object = json!({
@@ -89,7 +89,7 @@ impl Account {
         };
         let mut cluster_role = rbac("ClusterRole", &self.role(), None);
         cluster_role["rules"] = json!(rules);
-        // It renews its own token, and no other's.
+        // It may renew its own token, and no other account's.
         let mut own_token = rbac("Role", &self.name, Some(&self.namespace));
         own_token["rules"] = json!([{
             "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [self.name], "verbs": ["create"],
@@ -117,7 +117,7 @@ impl Account {
         objects
     }
 
-    /// Writes the objects, and the namespace where it is missing.
+    /// Writes the objects, and creates the namespace if it does not exist.
     pub(super) async fn make(&self, target: &Cluster, objects: &[Value]) -> Result<()> {
         let namespace = ObjectId::of::<Namespace>(None, &self.namespace)?;
         if target.get_metadata(&namespace).await?.is_none() {
@@ -138,7 +138,7 @@ impl Account {
         Ok(())
     }
 
-    /// Removes bindings of an earlier join that this one does not have.
+    /// Removes bindings of an earlier join that are no longer wanted.
     async fn remove_surplus(&self, target: &Cluster, objects: &[Value]) -> Result<()> {
         for id in self.found(target, "ClusterRoleBinding").await? {
             if !objects
@@ -151,8 +151,8 @@ impl Account {
         Ok(())
     }
 
-    /// Removes all of it, wherever it lies, and the namespace where we made it and nobody else's account is in it. What was
-    /// removed is told.
+    /// Removes all of them in any namespace, and the namespace if we created it and it contains no other account.
+    /// Returns what was removed.
     pub(super) async fn remove(&self, target: &Cluster) -> Result<Vec<ObjectId>> {
         let mut removed = Vec::new();
         for kind in [
@@ -176,7 +176,7 @@ impl Account {
         Ok(removed)
     }
 
-    /// Objects of a kind that have our labels.
+    /// Objects of a kind with our labels.
     async fn found(&self, target: &Cluster, kind: &str) -> Result<Vec<ObjectId>> {
         let resource = match kind {
             "ServiceAccount" => ResourceId::of::<ServiceAccount>(),
@@ -199,7 +199,7 @@ impl Account {
     }
 }
 
-/// Removes a namespace that we made, unless accounts of others lie in it.
+/// Removes a namespace that we created, unless it contains other accounts.
 async fn remove_namespace(target: &Cluster, name: &str) -> Result<()> {
     let id = ObjectId::of::<Namespace>(None, name)?;
     let Some(found) = target.get_metadata(&id).await? else {
@@ -216,7 +216,7 @@ async fn remove_namespace(target: &Cluster, name: &str) -> Result<()> {
     let accounts = target
         .list_metadata(&ResourceId::of::<ServiceAccount>(), selector)
         .await?;
-    // Every namespace has one called default; what was removed a moment ago is gone from the list.
+    // Every namespace has an account called default; ours is no longer in the list.
     let is_shared = accounts
         .iter()
         .any(|account| account.metadata.name.as_deref() != Some("default"));

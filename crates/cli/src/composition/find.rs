@@ -1,4 +1,4 @@
-//! What was typed becomes compositions of the cluster.
+//! Finds the compositions that the arguments name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use kube::core::{DynamicObject, GroupVersionResource};
 use crate::release::session::Session;
 use crate::report::warn;
 
-/// The types of compositions that the cluster serves, each in the version that it prefers.
+/// The types of compositions that the cluster serves, each in its preferred version.
 ///
 /// # Errors
-/// When the cluster does not say what it serves, or it serves no type of that name.
+/// If the cluster does not answer discovery, or serves no type of that name.
 pub(crate) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<ResourceId>> {
     let served = session.cluster.discovery().served(Duration::ZERO).await?;
     let mut types: BTreeMap<&str, &ResourceId> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub(crate) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<R
     }
 }
 
-/// All compositions of a type that can be read, each as one of the version that it is labelled with.
+/// All readable compositions of a type, each as one of the version in its label.
 pub(crate) async fn all(
     session: &Session,
     resource: &ResourceId,
@@ -66,10 +66,10 @@ pub(crate) async fn all(
     objects.map(read_labelled).collect()
 }
 
-/// The composition that was typed, as its controller reads it: through the version that it is labelled with.
+/// The composition that the argument names, read as its controller reads it: in the version of its label.
 ///
 /// # Errors
-/// When there is none, or several types have one of that name.
+/// If there is none, or several types have one of that name.
 pub(super) async fn one(session: &Session, typed: &str) -> Result<(ResourceId, Composition)> {
     let (kind, name) = match typed.split_once('/') {
         Some((kind, name)) => (Some(kind), name),
@@ -112,11 +112,14 @@ async fn through_its_version(
     let name = object.metadata.name.unwrap_or_default();
     let id = ObjectId::new(resource.clone(), Some(&session.namespace), &name)?;
     let object: Option<DynamicObject> = session.cluster.get(&id).await?;
-    let composition = read(object.context("the composition went away")?, &resource)?;
+    let composition = read(
+        object.context("the composition was deleted meanwhile")?,
+        &resource,
+    )?;
     Ok((resource, composition))
 }
 
-/// The version whose controller the composition belongs to.
+/// The version of the controller that the composition belongs to.
 fn labelled(object: &DynamicObject) -> Option<&str> {
     let labels = object.metadata.labels.as_ref()?;
     labels.get(labels::COMPOSITION_VERSION).map(String::as_str)

@@ -1,4 +1,4 @@
-//! What becomes of a composition's release when a controller that did not make it looks at it for the first time.
+//! What a controller that did not make a composition's release will do with it on its first pass.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use helm_client::authenticity::{Parent, RecordKeys};
 use super::{names, wanted};
 use crate::release::session::Session;
 
-/// A release, and how it stands.
+/// A release and its state.
 pub(crate) struct Foreseen {
     /// Its name.
     pub(crate) release: String,
-    /// How its controller would find it.
+    /// The state that its controller would find.
     pub(crate) standing: Release,
-    /// True when its objects are in the composition's status, and no controller of ours has seen a record of it.
+    /// True if the composition's status lists its objects, and no controller of ours has seen a record of it.
     pub(crate) is_unseen: bool,
-    /// The fields of its objects that are not as the chart renders them, where somebody else deployed it.
+    /// The fields of its objects that differ from what the chart renders, if somebody else deployed it.
     pub(crate) differs: Vec<String>,
-    /// True when the chart's templates compare `gracefullyPaused` with a text.
+    /// True if the chart's templates compare `gracefullyPaused` with a string.
     pub(crate) compares_pause: bool,
 }
 
-/// Works it out, as the controller would; `session` is that of the composition's namespace.
+/// Works it out the way the controller would; `session` is for the composition's namespace.
 ///
 /// # Errors
-/// When the composition has no definition, or its chart cannot be had or rendered.
+/// If the composition has no definition, or its chart cannot be fetched or rendered.
 pub(crate) async fn foreseen(
     session: &Session,
     resource: &ResourceId,
@@ -39,14 +39,14 @@ pub(crate) async fn foreseen(
     let records = session.find(release.as_str()).await?;
     let found = wanted::find(session, composition, &release, krateo_namespace).await?;
     let desired = found.wanted(&records).await?.desired;
-    // Whoever types this has not the key of the type, so no record is known to be a controller's own.
+    // The user of this command does not have the key of the type, so no record counts as signed by a controller.
     let none = RecordKeys::new(&[0; 32], None)?;
     let releases = session.releases().belonging_to(Parent {
         label: labels::COMPOSITION_ID,
         uid: composition.uid.clone(),
         keys: Some(Arc::new(none)),
     });
-    // Read by name, so that each is held against a key that none was signed by.
+    // Read by name, so that each is verified with a key that has signed none of them.
     let records = releases
         .observe(&composition.namespace, release.as_str(), records.revision())
         .await?;

@@ -1,4 +1,4 @@
-//! `kco inspect composition`: what chart-inspector answers, worked out here, with the rights of whoever asks.
+//! `kco inspect composition`: the answer of chart-inspector, computed locally with the user's own permissions.
 
 use anyhow::Result;
 use api::inspection::{Resource, Verb};

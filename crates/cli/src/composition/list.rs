@@ -1,4 +1,4 @@
-//! `kco get compositions`: which there are, and how they are.
+//! `kco get compositions`: lists compositions and their state.
 
 use anyhow::Result;
 use api::conditions::{READY, SYNCED};
@@ -29,7 +29,7 @@ struct Line {
     message: String,
 }
 
-/// Prints them, a line each.
+/// Prints the compositions, one per line.
 pub(crate) fn run(args: &List) -> Result<()> {
     let (lines, screen) = session::run(&args.connection, async |session| {
         let (kind, name) = match args.selection.as_deref() {
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// One that no pass has seen.
+    /// A composition without a status yet.
     fn composition() -> Composition {
         let kind = GroupVersionKind::gvk("composition.krateo.io", "v1-0-0", "Web");
         Composition {

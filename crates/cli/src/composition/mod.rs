@@ -1,5 +1,5 @@
-//! Compositions from a terminal: which there are, how they are, what their controllers would do next, and what their
-//! charts would touch. Nothing is written.
+//! Compositions from a terminal: which exist, their state, what their controllers would do next, and what their charts
+//! would touch. Nothing is written.
 
 pub(crate) mod args;
 pub(crate) mod find;

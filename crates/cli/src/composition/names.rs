@@ -1,4 +1,4 @@
-//! The names of releases, as controllers give them.
+//! The names of releases, chosen the way controllers do.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,27 @@ use kube::core::PartialObjectMeta;
 use crate::release::session::Session;
 use crate::report::warn;
 
-/// What is known of the cluster for naming releases: definitions and compositions are read once, and only for
-/// compositions whose names no pass has settled.
+/// What naming releases needs from the cluster: definitions and compositions are read once, and only for compositions
+/// whose release is not named in their status.
 pub(super) struct Names<'s> {
     session: &'s Session,
     definitions: Option<Vec<CompositionDefinition>>,
-    /// By type and version that they are labelled with.
+    /// By type and the version of their label.
     compositions: BTreeMap<(ResourceId, String), Vec<PartialObjectMeta>>,
 }
 
-/// The name of a release, and who gave it.
+/// The name of a release, and where it comes from.
 pub(crate) struct Named {
     pub(crate) release: ReleaseName,
-    /// By the definition.
+    /// What the definition says about the name.
     pub(super) given: Given,
 }
 
-/// The name of one composition's release. Why it is not the definition's goes to standard error.
+/// The name of one composition's release. If the definition's name is not used, the reason is printed to standard
+/// error.
 ///
 /// # Errors
-/// As [`Names::of`].
+/// See [`Names::of`].
 pub(crate) async fn name(
     session: &Session,
     resource: &ResourceId,
@@ -52,10 +53,10 @@ impl<'s> Names<'s> {
         }
     }
 
-    /// The name of a composition's release; `resource` is its type in a version that is served.
+    /// The name of a composition's release; `resource` is its type in a served version.
     ///
     /// # Errors
-    /// When definitions or compositions cannot be listed, or the name is none for Helm.
+    /// If definitions or compositions cannot be listed, or Helm does not allow the name.
     pub(super) async fn of(&mut self, resource: &ResourceId, composition: &Composition) -> Result<Named> {
         let given = self
             .given(resource, composition)

@@ -1,4 +1,4 @@
-//! The permissions of a release: those that it needs, and those that are there.
+//! The permissions of a release: those that it needs, and those that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::release::session::Session;
 
-/// Whose release it is, and what is stored of it.
+/// The composition of the release, and its stored records.
 pub(super) struct Place<'a> {
     pub(super) composition: &'a Composition,
     pub(super) resource: &'a ResourceId,
@@ -22,16 +22,16 @@ pub(super) struct Place<'a> {
     pub(super) records: &'a Observed,
 }
 
-/// What a release needs, and what it has.
+/// The permissions that a release needs, and those that it has.
 pub(super) struct Granting {
     pub(super) needed: Vec<Grant>,
     pub(super) granted: Vec<Grant>,
 }
 
-/// A right, and whether it is there already.
+/// A permission, and whether it is granted already.
 #[derive(Debug, Serialize)]
 pub(super) struct Right {
-    /// Empty for the cluster.
+    /// Empty for cluster-wide permissions.
     pub(super) namespace: String,
     pub(super) resources: String,
     pub(super) names: Vec<String>,
@@ -39,10 +39,10 @@ pub(super) struct Right {
     pub(super) granted: bool,
 }
 
-/// Works both out.
+/// Determines both.
 ///
 /// # Errors
-/// When roles or the objects of the stored revision cannot be read.
+/// If roles or the objects of the stored revision cannot be read.
 pub(super) async fn granting(
     session: &Session,
     place: &Place<'_>,
@@ -78,8 +78,8 @@ pub(super) async fn granting(
     })
 }
 
-/// The controller's account: the one that has permissions already, which tells where the platform has its controllers;
-/// the first of `places` while nothing was granted.
+/// The controller's account: the one that has permissions already, which shows where the platform runs its controllers.
+/// The account in the first of `places` if nothing is granted yet.
 fn account(name: String, places: [&str; 2], granted: &[Grant]) -> Account {
     let subjects = granted.iter().filter_map(|grant| match grant {
         Grant::Namespaced(_, binding) => binding.subjects.as_deref(),
@@ -97,7 +97,7 @@ fn account(name: String, places: [&str; 2], granted: &[Grant]) -> Account {
 }
 
 impl Granting {
-    /// The rights that are needed.
+    /// The permissions that are needed.
     pub(super) fn rights(&self) -> Vec<Right> {
         let mut rights = Vec::new();
         for needed in &self.needed {

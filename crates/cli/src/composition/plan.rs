@@ -16,16 +16,16 @@ use crate::release::screen::{Paint, Screen};
 use crate::release::session::{self, Session};
 use crate::release::table::{Cell, table};
 
-/// The exit status of `--exit-code` when there is something to do.
+/// The exit status with `--exit-code` if there is something to do.
 const TO_DO: i32 = 2;
 
-/// What is printed.
+/// The output.
 #[derive(Debug, Serialize)]
 struct Planned {
     release: String,
     /// What the next pass does, in this order.
     steps: Vec<String>,
-    /// How things stand then.
+    /// The state of the composition after that.
     standing: String,
     permissions: Vec<Right>,
 }
@@ -61,7 +61,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
     };
     let metadata = &found.definition.metadata;
     let definition = metadata.namespace.clone().zip(metadata.name.clone());
-    // Where controllers can run.
+    // The namespaces in which controllers can run.
     let places = [
         krateo_namespace.as_str(),
         metadata.namespace.as_deref().unwrap_or_default(),
@@ -94,8 +94,8 @@ fn word(standing: Standing) -> &'static str {
     match standing {
         Standing::UpToDate => "up to date",
         Standing::Underway => "another pass follows at once",
-        Standing::Waiting => "waiting for somebody else",
-        Standing::Resting => "resting after a failure",
+        Standing::Waiting => "waiting until somebody else has finished",
+        Standing::Resting => "waiting before the next attempt after a failure",
         Standing::Paused => "paused",
         Standing::GracefullyPaused => "gracefully paused",
         Standing::ObservedOnly => "observed only",

@@ -1,4 +1,4 @@
-//! How a composition's release stands to what it should be.
+//! Compares a composition's release with its desired state.
 
 use anyhow::{Context as _, Result};
 use api::Composition;
@@ -8,10 +8,10 @@ use helm_client::release::Desired;
 
 use crate::release::session::Session;
 
-/// Looks at the release, as the next pass of the controller would.
+/// Examines the release the way the next pass of the controller would.
 ///
 /// # Errors
-/// When an object cannot be read, or the composition's policy about drift cannot.
+/// If an object, or the composition's drift policy, cannot be read.
 pub(super) async fn standing(
     session: &Session,
     composition: &Composition,

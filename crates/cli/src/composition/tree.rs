@@ -1,4 +1,4 @@
-//! `kco tree`: a composition, its release, and the objects of that with their health.
+//! `kco tree`: a composition, its release, and the release's objects with their health.
 
 use std::fmt::Write as _;
 
@@ -17,14 +17,14 @@ use crate::release::output;
 use crate::release::screen::{Paint, Screen};
 use crate::release::session::{self, Session};
 
-/// A composition with all below it.
+/// A composition with everything below it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Tree {
     composition: String,
     ready: String,
     synced: String,
-    /// The name of the release, also of one that is not there yet.
+    /// The name of the release, even if it does not exist yet.
     release_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     release: Option<Release>,

@@ -1,4 +1,4 @@
-//! A composition becomes what its release should be, as its controller works it out: definition, chart, render.
+//! Computes the desired release of a composition the way its controller does: definition, chart, render.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use inspection::{Judging, Renderer, ServedKinds, Subject};
 use crate::release::session::Session;
 use crate::report::warn;
 
-/// How old the answer to "what do you serve" may be.
+/// The maximum age of cached discovery data.
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
-/// A composition, its definition and the chart of that.
+/// A composition, its definition and its chart.
 pub(super) struct Found<'a> {
     session: &'a Session,
     composition: &'a Composition,
@@ -34,7 +34,7 @@ pub(super) struct Found<'a> {
     bound: Bound,
 }
 
-/// What the release should be, and what it would touch.
+/// The desired release, and what it would touch.
 pub(super) struct Wanted {
     pub(super) desired: Desired,
     /// The objects that it touches, in install order.
@@ -44,7 +44,7 @@ pub(super) struct Wanted {
 /// Finds the definition, and fetches its chart.
 ///
 /// # Errors
-/// When no definition governs the composition, or its chart cannot be had.
+/// If no definition governs the composition, or its chart cannot be fetched.
 pub(super) async fn find<'a>(
     session: &'a Session,
     composition: &'a Composition,
@@ -69,7 +69,7 @@ pub(super) async fn find<'a>(
 }
 
 impl Found<'_> {
-    /// True when a template of the chart compares `gracefullyPaused`, which Krateo gives as text, with a text.
+    /// True if a template compares `gracefullyPaused`, which Krateo passes as a string, with a string.
     pub(super) fn compares_pause(&self) -> bool {
         let templates = self.chart.chart().templates().iter();
         let mut texts = templates.map(|file| String::from_utf8_lossy(&file.data));
@@ -79,10 +79,10 @@ impl Found<'_> {
         })
     }
 
-    /// What the chart would touch: what chart-inspector answers.
+    /// What the chart would touch: the answer that chart-inspector gives.
     ///
     /// # Errors
-    /// When the chart cannot be rendered.
+    /// If the chart cannot be rendered.
     pub(super) async fn touched(&self) -> Result<Vec<Resource>> {
         Ok(self
             .subject()
@@ -90,10 +90,10 @@ impl Found<'_> {
             .await?)
     }
 
-    /// What the release should be now; `records` are those of the release as it is.
+    /// The desired release; `records` are those of the existing release.
     ///
     /// # Errors
-    /// When the chart cannot be rendered.
+    /// If the chart cannot be rendered.
     pub(super) async fn wanted(&self, records: &Observed) -> Result<Wanted> {
         let cluster = &self.session.cluster;
         let mut touched = self.touched().await?;
@@ -123,8 +123,8 @@ impl Found<'_> {
     }
 }
 
-/// The bound of the composition's controller, as its policy carries it. Where that cannot be read, it is worked out as
-/// core-provider does, but for namespaces that the platform opens to all controllers.
+/// The bound of the composition's controller, as its policy contains it. If the policy cannot be read, it is computed
+/// the way core-provider does, except for the namespaces that the platform opens to all controllers.
 async fn bound(
     session: &Session,
     composition: &Composition,

@@ -1,4 +1,4 @@
-//! `kco create`: a chart to begin with (Helm's `pkg/cmd/create.go` and `pkg/chart/v2/util/create.go`).
+//! `kco create`: a new chart (Helm's `pkg/cmd/create.go` and `pkg/chart/v2/util/create.go`).
 //!
 //! The files in `starter` are those of Helm 4.3.1, by the Helm authors, under the Apache License 2.0.
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{environment, report};
 
-/// What stands for the chart's name in the files.
+/// The placeholder for the chart's name in the files.
 const NAME: &str = "<CHARTNAME>";
 
 /// The files, in Helm's order.
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Create) -> Result<()> {
     usual(&folder, &name)
 }
 
-/// The chart that Helm creates.
+/// The chart that Helm creates by default.
 fn usual(folder: &Path, name: &str) -> Result<()> {
     for (path, content) in FILES {
         let path = folder.join(path);
@@ -105,9 +105,9 @@ fn usual(folder: &Path, name: &str) -> Result<()> {
     fs::create_dir_all(&charts).with_context(|| format!("could not create {}", charts.display()))
 }
 
-/// Another chart under this name.
+/// Copies another chart under this name.
 fn from_starter(folder: &Path, name: &str, starter: &Path) -> Result<()> {
-    // An absolute path stands for itself.
+    // Joining an absolute path yields that path.
     let starter = environment::path("HELM_DATA_HOME").join("starters").join(starter);
     let could_not = || format!("could not load {}", starter.display());
     let files = folder::files(&starter).with_context(could_not)?;

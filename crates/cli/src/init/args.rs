@@ -8,7 +8,7 @@ use clap::{Args, Parser, ValueEnum};
 
 use crate::installer;
 
-/// The node, and the cluster to make of it.
+/// The node, and the cluster to create on it.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Address of the node, with a port if that is not 9000.

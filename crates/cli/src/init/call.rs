@@ -1,4 +1,4 @@
-//! The call itself: tried until it was delivered, and never again.
+//! The call that creates the cluster: retried until it has been delivered, and never after that.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -22,7 +22,7 @@ use super::args::{Attestation, Init};
 use super::files::{Folder, Master};
 use super::{Made, SILENCE, say};
 
-/// What is known before the node is asked.
+/// Everything that is known before the node is called.
 pub(super) struct Request {
     secret: Zeroizing<Vec<u8>>,
     components: Vec<KubernetesComponent>,
@@ -84,7 +84,7 @@ impl From<Component> for KubernetesComponent {
     }
 }
 
-/// With a port.
+/// The node's address with a port.
 fn address(node: &str) -> String {
     if node.parse::<std::net::Ipv6Addr>().is_ok() {
         return format!("[{node}]:{INIT_PORT}");
@@ -99,7 +99,7 @@ fn address(node: &str) -> String {
     }
 }
 
-/// Has the node make the cluster.
+/// Makes the node create the cluster.
 pub(super) async fn call(init: &Init, request: Request, master: &Master, folder: &Folder) -> Result<Made> {
     let Attestation::SoftTpm = init.attestation;
     let validator = SoftTpmValidator::new(Policy {
@@ -135,7 +135,7 @@ pub(super) async fn call(init: &Init, request: Request, master: &Master, folder:
         control_plane_endpoint: init.control_plane_endpoint.clone(),
         stream_log: true,
     };
-    // From here on nobody knows what the node did of it, so nothing is asked twice.
+    // From here on we cannot know how far the node got, so the call is never repeated.
     let mut log = Vec::new();
     let made = ask(ApiClient::new(channel), message, &mut log).await;
     let made = match made {
@@ -155,7 +155,7 @@ pub(super) async fn call(init: &Init, request: Request, master: &Master, folder:
     Ok(made)
 }
 
-/// Connects. Only a node that is not there yet is tried again, for as long as `patience`.
+/// Connects. Only a node that is not reachable yet is retried, for at most `patience`.
 async fn dial(client: &Client, address: &str, interval: Duration, patience: Duration) -> Result<Channel> {
     let started = Instant::now();
     let mut last = "no connection was made or refused".to_owned();
@@ -189,16 +189,16 @@ async fn ask(mut api: ApiClient<Channel>, message: InitRequest, log: &mut Vec<u8
     let started = Instant::now();
     let answered = timeout(SILENCE, api.init(message))
         .await
-        .context("the node is silent")?;
+        .context("the node stopped answering")?;
     let mut stream = answered.map_err(|status| refused(&status))?.into_inner();
     let mut failure = None;
     loop {
         let next = timeout(SILENCE, stream.message())
             .await
-            .context("the node is silent")?;
+            .context("the node stopped answering")?;
         let message = match (next, &failure) {
             (Ok(message), _) => message,
-            // What failed was said before, and better.
+            // The failure in the node's own message is more precise than the status of the call.
             (Err(_), Some(_)) => None,
             (Err(status), None) => return Err(refused(&status)),
         };
@@ -231,12 +231,12 @@ async fn ask(mut api: ApiClient<Channel>, message: InitRequest, log: &mut Vec<u8
     }
 }
 
-/// What the node says, with the seconds since it was asked.
+/// Prints the node's log lines, with the seconds since the call began.
 fn progress(started: Instant, log: &[u8]) {
     let text = String::from_utf8_lossy(log);
     let mut stderr = std::io::stderr().lock();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        // Who does not watch any more still wants the cluster.
+        // If nobody reads the output any more, the cluster is still wanted.
         let _ = writeln!(stderr, "{:>4} s  {line}", started.elapsed().as_secs());
     }
 }

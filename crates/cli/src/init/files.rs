@@ -1,4 +1,4 @@
-//! What `kco init` leaves: the master secret before the call, the rest after it. Nothing is written over.
+//! The files that `kco init` writes: the master secret before the call, the rest after it. Nothing is overwritten.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -15,12 +15,12 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 /// The folder of a cluster.
 pub(crate) struct Folder(PathBuf);
 
-/// What the cluster's keys come from.
+/// The secret that the cluster's keys are derived from.
 pub(crate) struct Master {
     pub(crate) secret: Secret,
     pub(crate) salt: Salt,
     pub(crate) measurement_salt: Salt,
-    /// It was there already, so that this is another attempt.
+    /// True if it existed already, so this is a further attempt.
     pub(crate) is_old: bool,
 }
 
@@ -47,12 +47,12 @@ impl Master {
         })
     }
 
-    /// As the node takes it.
+    /// In the format that the node expects.
     pub(crate) fn kms_uri(&self) -> Zeroizing<String> {
         MasterSecret::new(self.secret.clone(), self.salt).to_kms_uri()
     }
 
-    /// What the node must answer.
+    /// The cluster id that the node must answer with.
     pub(crate) fn cluster_id(&self) -> ClusterId {
         let master = MasterSecret::new(self.secret.clone(), self.salt);
         ClusterId::derive(&master.measurement_secret(), self.measurement_salt)
@@ -60,7 +60,7 @@ impl Master {
 }
 
 impl Folder {
-    /// A folder, which is made where it is missing.
+    /// Opens a folder, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut builder = std::fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(path);
@@ -70,7 +70,7 @@ impl Folder {
             for file in [this.kubeconfig(), this.cluster_id()] {
                 ensure!(
                     !file.exists(),
-                    "{} is there, and its master-secret.json is not: put it back, or say another folder with --output",
+                    "{} exists, but its master-secret.json does not: restore it, or pass another folder with --output",
                     file.display()
                 );
             }
@@ -78,8 +78,8 @@ impl Folder {
         Ok(this)
     }
 
-    /// The cluster that an earlier run made of this node, under this name and with this master secret. One of something else
-    /// is refused, before anything is asked of a node.
+    /// The cluster that an earlier run created on this node, with this name and master secret. If the folder belongs to
+    /// another cluster, that is an error before any node is called.
     pub(crate) fn made(&self, master: &Master, name: &str, node: &str) -> Result<Option<ClusterId>> {
         let (kubeconfig, path) = (self.kubeconfig(), self.cluster_id());
         let read = match std::fs::read(&path) {
@@ -91,10 +91,10 @@ impl Folder {
         match (kubeconfig.exists(), read) {
             (false, None) => Ok(None),
             (false, Some(_)) => bail!(
-                "{} is there, and its admin.conf is not: say another folder with --output",
+                "{} exists, but its admin.conf does not: pass another folder with --output",
                 path.display()
             ),
-            // An earlier run ended between the two.
+            // An earlier run ended between the two writes.
             (true, None) => {
                 self.keep_id(id, name, node)?;
                 Ok(Some(id))
@@ -103,7 +103,7 @@ impl Folder {
                 let about: Option<Value> = serde_json::from_slice(&json).ok();
                 ensure!(
                     about == Some(about_cluster(id, name, node)),
-                    "{} is of another cluster, node or name: say another folder with --output",
+                    "{} is of another cluster, node or name: pass another folder with --output",
                     path.display()
                 );
                 Ok(Some(id))
@@ -124,7 +124,7 @@ impl Folder {
         self.0.join("cluster-id.json")
     }
 
-    /// The master secret: that of an earlier attempt, or a new one, which is on the disk when this returns.
+    /// The master secret: the one of an earlier attempt, or a new one, which is synced to disk before this returns.
     pub(crate) fn master(&self) -> Result<Master> {
         let path = self.master_secret();
         match std::fs::read(&path).map(Zeroizing::new) {
@@ -144,9 +144,9 @@ impl Folder {
         }
     }
 
-    /// Keeps what the node answered.
+    /// Saves what the node answered.
     pub(crate) fn keep(&self, kubeconfig: &[u8], id: ClusterId, name: &str, node: &str) -> Result<()> {
-        // The kubeconfig is what cannot be had again.
+        // The kubeconfig first: it cannot be obtained again.
         create(&self.kubeconfig(), kubeconfig)?;
         self.keep_id(id, name, node)
     }
@@ -156,7 +156,7 @@ impl Folder {
         create(&self.cluster_id(), format!("{about:#}\n").as_bytes())
     }
 
-    /// Keeps the log of a failure, after what is there. Returns where.
+    /// Appends the log of a failure to the log file, and returns its path.
     pub(crate) fn log(&self, log: &[u8]) -> Result<PathBuf> {
         let path = self.0.join("constellation-cluster.log");
         let opened = OpenOptions::new()
@@ -170,15 +170,15 @@ impl Folder {
     }
 }
 
-/// What `cluster-id.json` says.
+/// The content of `cluster-id.json`.
 fn about_cluster(id: ClusterId, name: &str, node: &str) -> Value {
     json!({"clusterID": id.to_string(), "name": name, "node": node})
 }
 
-/// What is wrong with it is not said, as the text might have the secret.
+/// The error does not quote the text, which might contain the secret.
 fn read(json: &[u8]) -> Result<Master> {
     let Ok(file) = serde_json::from_slice::<MasterFile>(json) else {
-        bail!("it has not the fields key, salt and measurementSalt");
+        bail!("it does not have the fields key, salt and measurementSalt");
     };
     let (Ok(key), Ok(salt), Ok(measurement_salt)) = (
         file.key.parse::<Bytes<32>>(),
@@ -195,7 +195,7 @@ fn read(json: &[u8]) -> Result<Master> {
     })
 }
 
-/// A file that only its owner can read, and that must not be there. It is there whole, or not at all.
+/// Creates a file that only its owner can read. It must not exist yet, and it is written completely or not at all.
 fn create(path: &Path, content: &[u8]) -> Result<()> {
     private_file::create(path, content).with_context(|| format!("could not write {}", path.display()))
 }
@@ -240,13 +240,13 @@ mod tests {
             let refused = folder.made(&master, name, node).unwrap_err().to_string();
             assert!(refused.contains("--output"), "{refused}");
         }
-        // Killed between the two files.
+        // Killed between writing the two files.
         std::fs::remove_file(folder.cluster_id()).unwrap();
         assert_eq!(folder.made(&master, "test", "node").unwrap(), Some(id));
         assert!(folder.cluster_id().exists());
         std::fs::remove_file(folder.kubeconfig()).unwrap();
         assert!(folder.made(&master, "test", "node").is_err());
-        // Another secret would be another cluster.
+        // Another secret would make another cluster.
         std::fs::remove_file(folder.master_secret()).unwrap();
         assert!(Folder::open(temporary.path()).is_err());
     }

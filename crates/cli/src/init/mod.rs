@@ -1,4 +1,4 @@
-//! `kco init`: an empty node becomes a cluster, and the platform is installed on it.
+//! `kco init`: turns an empty node into a cluster, and installs the platform on it.
 
 pub(crate) mod args;
 mod call;
@@ -20,16 +20,16 @@ use crate::report::warn;
 use args::{Init, Platform};
 use files::{Folder, Master};
 
-/// Where the join service looks for the master secret.
+/// Where the join service reads the master secret.
 const NAMESPACE: &str = "kube-system";
 const MASTER_SECRET: &str = "join-service-master-secret";
 
 /// The field manager.
 const MANAGER: &str = "kco";
 
-/// Makes the cluster.
+/// Creates the cluster.
 pub(crate) fn run(init: &Init) -> Result<()> {
-    // What is wrong with these arguments is said before a node is changed for good.
+    // Errors in these arguments are reported before a node is changed irreversibly.
     let platform = if init.skip_platform {
         None
     } else {
@@ -43,9 +43,9 @@ pub(crate) fn run(init: &Init) -> Result<()> {
         None => Some(call::Request::read(init)?),
     };
     if master.is_old && made.is_none() {
-        warn("master-secret.json is of an earlier attempt, and is used again");
+        warn("master-secret.json of an earlier attempt is used again");
     }
-    // Another one may be there already; both are ring.
+    // A provider may be installed already; both are ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -57,7 +57,7 @@ pub(crate) fn run(init: &Init) -> Result<()> {
             let made = call::call(init, request, &master, &folder).await?;
             folder.keep(&made.kubeconfig, made.cluster_id, &init.name, &init.node)?;
         }
-        let how = made.map_or("is there", |_| "was made by an earlier run, and is gone on with");
+        let how = made.map_or("exists", |_| "was created by an earlier run, and is continued");
         say(&format!(
             "cluster {} {how}: {}",
             master.cluster_id(),
@@ -75,13 +75,13 @@ pub(crate) fn run(init: &Init) -> Result<()> {
     install.connection.kubeconfig = Some(folder.kubeconfig());
     installer::run(installer::args::Command::Install(Box::new(install))).with_context(|| {
         format!(
-            "the cluster is there, but not the platform: run `kco installer install --kubeconfig {} …`",
+            "the cluster exists, but not the platform: run `kco installer install --kubeconfig {} …`",
             folder.kubeconfig().display()
         )
     })
 }
 
-/// Gives the cluster what nodes that join are given keys from.
+/// Writes the master secret, from which joining nodes get keys, into the cluster.
 async fn give_master_secret(folder: &Folder, master: &Master) -> Result<()> {
     let options = ClientOptions {
         kubeconfig: Some(folder.kubeconfig()),
@@ -105,17 +105,18 @@ async fn give_master_secret(folder: &Folder, master: &Master) -> Result<()> {
     Ok(())
 }
 
-/// What the node made.
+/// What the node created.
 pub(crate) struct Made {
     pub(crate) kubeconfig: Zeroizing<Vec<u8>>,
     pub(crate) cluster_id: ClusterId,
 }
 
-/// Progress, beside what is asked for.
+/// Prints progress to standard error, separate from the output.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn say(text: &str) {
     eprintln!("{text}");
 }
 
-/// How long a call may be without a message. The node's own limits are shorter, so that silence means it is gone.
+/// The longest time without a message during the call. The node's own limits are shorter, so longer silence means that
+/// it is gone.
 const SILENCE: Duration = Duration::from_mins(20);

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use crate::args::{Access, Source, Values};
 use crate::release::args::{Connection, EarlierValues, Making, Output, Waiting};
 
-/// Timeout of one hook: removing all components of a platform is one.
+/// Timeout of one hook; one of them removes all components of a platform.
 const TIMEOUT: &str = "20m0s";
 
 /// The default name of the release.
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Hook(Hook),
 }
 
-/// What to check.
+/// The arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The chart (a folder, an archive, a URL or an OCI reference), or a file of values (.yaml, .yml, .json).
@@ -60,7 +60,7 @@ pub(crate) struct Check {
     pub(crate) connection: Connection,
 }
 
-/// What to install.
+/// The arguments of `install`.
 #[derive(Debug, Args)]
 #[command(mut_arg("timeout", |timeout| timeout.default_value(TIMEOUT)))]
 pub(crate) struct Install {
@@ -77,7 +77,7 @@ pub(crate) struct Install {
     pub(crate) connection: Connection,
 }
 
-/// What to compare.
+/// The arguments of `diff`.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     /// The chart: a folder, an archive, a URL or an OCI reference.
@@ -96,7 +96,7 @@ pub(crate) struct Diff {
     pub(crate) connection: Connection,
 }
 
-/// What to show.
+/// The arguments of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Keep running and follow changes: redraws the list on a terminal, prints a line for each change elsewhere.
@@ -111,7 +111,7 @@ pub(crate) struct Status {
     pub(crate) connection: Connection,
 }
 
-/// What to remove.
+/// The arguments of `uninstall`.
 #[derive(Debug, Args)]
 #[command(mut_arg("timeout", |timeout| timeout.default_value(TIMEOUT)))]
 pub(crate) struct Uninstall {
@@ -130,7 +130,7 @@ pub(crate) struct Uninstall {
     pub(crate) connection: Connection,
 }
 
-/// Whose schema to write.
+/// The arguments of `schema`.
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
     /// The chart's folder.
@@ -234,10 +234,10 @@ pub(crate) struct PostDelete {
     pub(crate) connection: Connection,
 }
 
-/// `5`, `0.2`.
+/// A number of seconds, such as `5` or `0.2`.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
-        .map_err(|_| format!("{text:?} is no number of seconds"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is no length of time"))
+        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is not a valid duration"))
 }

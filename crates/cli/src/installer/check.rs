@@ -1,4 +1,5 @@
-//! `kco installer check`: the list of components held together, its waves, the admin's consent, and what is in the way.
+//! `kco installer check`: validates the list of components; shows the waves, the admin's consent, and obstacles in the
+//! cluster.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,15 +23,15 @@ use crate::release::session;
 use crate::release::table::{Cell, table};
 use crate::report::warn;
 
-/// A subchart that a cluster may have already.
+/// A subchart whose software may already be installed in the cluster.
 struct Subchart {
     /// Its key below `bootstrap`.
     key: &'static str,
-    /// What people call it.
+    /// Its name for people.
     title: &'static str,
-    /// The groups of its types.
+    /// The API groups of its types.
     groups: &'static [&'static str],
-    /// `app.kubernetes.io/name` of its Deployments.
+    /// The `app.kubernetes.io/name` of its Deployments.
     names: &'static str,
 }
 
@@ -61,15 +62,15 @@ const SUBCHARTS: [Subchart; 4] = [
     },
 ];
 
-/// What is printed.
+/// The output.
 #[derive(Debug, Serialize)]
 struct Report {
     waves: Vec<Vec<Entry>>,
     off: Vec<Entry>,
-    /// What must be Ready, and what waits for it.
+    /// Pairs of a component that must be Ready and one that waits for it.
     edges: Vec<(String, String)>,
     consent: Vec<Consent>,
-    /// What is there already; none when no cluster was looked at.
+    /// What is already installed; none if no cluster was examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<Vec<String>>,
 }
@@ -129,7 +130,7 @@ pub(super) fn run(args: &Check) -> Result<()> {
     output::print(args.output.output, &report, || text(&report))
 }
 
-/// Fetches all charts, and holds their names and versions against the list.
+/// Fetches all charts, and compares their names and versions with the list.
 fn fetch_all(list: &List, args: &Check) -> Result<()> {
     let fetched = charts::fetch_all(list, &args.source.access)?;
     let faults: Vec<String> = fetched
@@ -163,7 +164,7 @@ fn fetch_all(list: &List, args: &Check) -> Result<()> {
     Ok(())
 }
 
-/// What a cluster has already; none where there is no cluster to look at.
+/// What is already installed in the cluster; none if no cluster can be reached.
 fn look(input: &Input, args: &Check) -> Option<Vec<String>> {
     let found = session::run(&home(args.connection.clone()), async |session| {
         there(
@@ -176,7 +177,7 @@ fn look(input: &Input, args: &Check) -> Option<Vec<String>> {
     match found {
         Ok(found) => Some(found),
         Err(error) => {
-            warn(&format!("no cluster is looked at: {error:#}"));
+            warn(&format!("the cluster is not checked: {error:#}"));
             None
         }
     }
@@ -207,7 +208,7 @@ async fn there(
     Ok(found)
 }
 
-/// What there is of a subchart, and what to do about it; none when nothing is, or it is this release's.
+/// What exists of a subchart, and what to do about it; none if nothing exists or it belongs to this release.
 fn told(
     subchart: &Subchart,
     types: &[Crd],
@@ -234,7 +235,7 @@ fn told(
             None => full_name(metadata),
         })
         .collect();
-    // The type of definitions stays when a platform is removed, and is used by the next.
+    // The type of definitions stays when a platform is removed, and the next one uses it.
     let is_residue = *key == "coreProvider" && deployments.is_empty();
     if is_residue || (crds.is_empty() && deployments.is_empty()) {
         return None;
@@ -257,7 +258,7 @@ fn told(
     })
 }
 
-/// Types of compositions that another platform left or serves.
+/// Types of compositions that another platform serves or has left behind.
 fn compositions(types: &[Crd]) -> Option<String> {
     let names: Vec<&str> = types
         .iter()
@@ -273,7 +274,7 @@ fn compositions(types: &[Crd]) -> Option<String> {
     })
 }
 
-/// Namespace and name of the Helm release that an object says it belongs to.
+/// Namespace and name of the Helm release that an object's annotations name.
 fn owner(metadata: &ObjectMeta) -> Option<(&str, &str)> {
     let annotations: &BTreeMap<String, String> = metadata.annotations.as_ref()?;
     Some((
@@ -366,7 +367,7 @@ fn text(report: &Report) -> String {
     if let Some(found) = &report.found {
         text.push_str("\nTHERE ALREADY:\n");
         if found.is_empty() {
-            text.push_str("  nothing that is in the way\n");
+            text.push_str("no obstacles\n");
         }
         for line in found {
             let _ = writeln!(text, "  {line}");
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_installed_is_told_with_what_to_do() {
+    fn existing_installations_are_reported_with_what_to_do() {
         let own = ("krateo-system", "installer");
         let of_others = [crd(
             "issuers.cert-manager.io",
@@ -419,7 +420,7 @@ mod tests {
         );
         let of_own = [crd("issuers.cert-manager.io", "cert-manager.io", Some(own))];
         assert_eq!(told(cert_manager, &of_own, &[], true, own), None);
-        // What an uninstall leaves is no obstacle.
+        // What an uninstall leaves behind is no obstacle.
         let definitions = [crd(
             "compositiondefinitions.core.krateo.io",
             "core.krateo.io",

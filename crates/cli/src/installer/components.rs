@@ -1,4 +1,4 @@
-//! The list of components in an installer's values: what it says, whether it holds together, and in which waves its
+//! The list of components in an installer's values: parses and validates it, and computes the waves in which its
 //! components come up.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +8,10 @@ use composition::bound::Allowed;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Features that are on whatever the values say.
+/// Features that are always on, whatever the values say.
 const CORE_FEATURES: [&str; 2] = ["composableportal", "composableoperations"];
 
-/// Features that the chart's own values name, whether or not a component belongs to them.
+/// Features that the chart's own values define, whether or not a component belongs to them.
 const KNOWN_FEATURES: [&str; 8] = [
     "composableportal",
     "composableportalstarter",
@@ -23,16 +23,16 @@ const KNOWN_FEATURES: [&str; 8] = [
     "podRestartAlert",
 ];
 
-/// The platform's own name: of its release, its definition and its composition.
+/// The name of the platform's own release, definition and composition.
 const RESERVED: &str = "installer";
 
 /// The parts of the platform that a component can belong to.
 const TIERS: [&str; 2] = ["platform", "observability"];
 
-/// Where components live unless `namespaces.krateo` says otherwise.
+/// The default namespace of components; `namespaces.krateo` overrides it.
 const NAMESPACE: &str = "krateo-system";
 
-/// The most characters of a version: as many as a definition takes.
+/// The longest version: the limit of a definition.
 const LONGEST_VERSION: usize = 20;
 
 /// One entry of `components`.
@@ -47,16 +47,16 @@ pub(crate) struct Component {
     pub(crate) version: String,
     /// `platform` or `observability`.
     pub(crate) tier: String,
-    /// Names of the components that must be Ready before this one is made.
+    /// Names of the components that must be Ready before this one is created.
     #[serde(default)]
     pub(crate) deps: Vec<String>,
     /// The feature that it belongs to.
     #[serde(default)]
     pub(crate) feature: String,
-    /// Where its chart is, in place of `ociRepo`.
+    /// The location of its chart, in place of `ociRepo`.
     #[serde(default)]
     pub(crate) repo: String,
-    /// Name of its chart, where that is not its own.
+    /// Name of its chart, if it differs from its own.
     #[serde(default)]
     pub(crate) chart: String,
     /// `spec.chart.repo` of its definition.
@@ -65,7 +65,7 @@ pub(crate) struct Component {
     /// `spec.chart.digest` of its definition.
     #[serde(default)]
     pub(crate) digest: String,
-    /// Its Service follows `exposure.type`.
+    /// The type of its Service follows `exposure.type`.
     #[serde(default)]
     pub(crate) expose: bool,
     /// The port of that Service.
@@ -74,16 +74,16 @@ pub(crate) struct Component {
     /// A part of that Service's name.
     #[serde(default)]
     pub(crate) svc_match: String,
-    /// Keys of consumers' `config` that hold its address.
+    /// Keys in the `config` of consumers that are set to its address.
     #[serde(default)]
     pub(crate) config_keys: Vec<String>,
-    /// It is told the addresses of the others.
+    /// It gets the addresses of the other components.
     #[serde(default)]
     pub(crate) consumer: bool,
-    /// It takes `vertexAI`.
+    /// It gets the values of `vertexAI`.
     #[serde(default, rename = "vertexAI")]
     pub(crate) vertex_ai: bool,
-    /// Where in its values the type of its Service stands, when not at `service.type`.
+    /// The path of the Service type in its values, if it is not `service.type`.
     #[serde(default)]
     pub(crate) service_values_path: String,
     /// The admin's consent to what its chart needs beyond the bound of every definition.
@@ -95,19 +95,19 @@ pub(crate) struct Component {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Allow {
-    /// Namespaces that its releases may reach.
+    /// Namespaces that its releases may use.
     #[serde(default)]
     pub(crate) namespaces: Vec<String>,
-    /// Kinds, as `group/resource`, that its releases may hold.
+    /// Kinds, as `group/resource`, that its releases may contain.
     #[serde(default)]
     pub(crate) kinds: Vec<String>,
-    /// Its chart may bring roles and bindings.
+    /// Its chart may contain roles and bindings.
     #[serde(default, rename = "chartRBAC")]
     pub(crate) chart_rbac: bool,
 }
 
 impl Allow {
-    /// The annotations that say so on a definition.
+    /// The annotations that express it on a definition.
     pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
         use api::annotations::{ALLOW_CHART_RBAC, ALLOWED_KINDS, ALLOWED_NAMESPACES};
         let lists = [
@@ -126,29 +126,29 @@ impl Allow {
     }
 }
 
-/// What the values of an installer say about its components.
+/// What an installer's values say about its components.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct List {
     /// In the order of the list.
     pub(crate) components: Vec<Component>,
     /// `ociRepo`.
     pub(crate) oci_repo: String,
-    /// Where components live.
+    /// The namespace of the components.
     pub(crate) namespace: String,
     /// Charts are fetched without TLS.
     pub(crate) plain_http: bool,
-    /// Any certificate of a registry is taken.
+    /// Certificates of registries are not verified.
     pub(crate) insecure_skip_tls_verify: bool,
-    /// Features that are named, and whether they are on.
+    /// The features in the values, and whether they are on.
     features: BTreeMap<String, bool>,
     /// The names in `componentValues`.
     configured: BTreeSet<String>,
-    /// `registryAuth` is enabled and does not say as whom.
+    /// `registryAuth` is enabled, but user name or password are missing.
     lacks_login: bool,
 }
 
 impl List {
-    /// Reads values. What is wrong with an entry is told in the second part; an entry that cannot be read is left out.
+    /// Parses values. The second part lists the faults; entries with faults are omitted.
     pub(crate) fn read(values: &Map<String, Value>) -> (Self, Vec<String>) {
         let text = |path: [&str; 2]| {
             let value = match path {
@@ -197,7 +197,7 @@ impl List {
         (list, faults)
     }
 
-    /// What is wrong with the list, each with the component's name and what to do; none when it can be installed.
+    /// The faults of the list, each with the component's name and what to do; empty if it can be installed.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.lacks_login {
@@ -221,7 +221,7 @@ impl List {
         faults
     }
 
-    /// What is no fault and may still be a mistake.
+    /// Things that are allowed but may be mistakes.
     pub(crate) fn doubts(&self) -> Vec<String> {
         let unknown = self.components.iter().filter(|component| {
             let feature = component.feature.as_str();
@@ -229,7 +229,7 @@ impl List {
         });
         let off = unknown.map(|component| {
             format!(
-                "component {:?} belongs to feature {}, which features does not name: it is off",
+                "component {:?} belongs to feature {}, which is missing in features: it is off",
                 component.name, component.feature
             )
         });
@@ -261,7 +261,7 @@ impl List {
         self.components.iter().find(|component| component.name == name)
     }
 
-    /// True when the component's feature is on, or it has none.
+    /// True if the component's feature is on, or it has none.
     pub(crate) fn is_enabled(&self, component: &Component) -> bool {
         let feature = component.feature.as_str();
         feature.is_empty()
@@ -276,8 +276,8 @@ impl List {
             .filter(|component| self.is_enabled(component))
     }
 
-    /// The enabled components by the wave in which they come up: a wave begins when all that its components depend on is
-    /// Ready. A list with faults gives waves for what can be told.
+    /// The enabled components, grouped by the wave in which they come up: a wave begins when all dependencies of its
+    /// components are Ready. For a list with faults, as far as the waves can be computed.
     pub(crate) fn waves(&self) -> Vec<Vec<&Component>> {
         let mut wave_of: BTreeMap<&str, usize> = BTreeMap::new();
         let mut waves: Vec<Vec<&Component>> = Vec::new();
@@ -293,7 +293,8 @@ impl List {
         waves
     }
 
-    /// The edges between enabled components, each as what must be Ready and what waits for it, in the order of the list.
+    /// The edges between enabled components, as pairs of a dependency and the component that waits for it, in the order
+    /// of the list.
     pub(crate) fn edges(&self) -> Vec<(&str, &str)> {
         self.enabled()
             .flat_map(|component| {
@@ -348,7 +349,7 @@ impl List {
 }
 
 impl Component {
-    /// The name of its chart, as the address has it.
+    /// The name of its chart, as it appears in the address.
     pub(crate) fn chart_name(&self) -> &str {
         if self.chart.is_empty() {
             &self.name
@@ -358,7 +359,7 @@ impl Component {
     }
 }
 
-/// How a component is turned off.
+/// How to turn off a component.
 fn turn_off(component: &Component) -> String {
     let Component { name, feature, .. } = component;
     if feature.is_empty() || CORE_FEATURES.contains(&feature.as_str()) {
@@ -368,7 +369,7 @@ fn turn_off(component: &Component) -> String {
     }
 }
 
-/// One entry of the list.
+/// Parses one entry of the list.
 fn component(index: usize, entry: &Value) -> Result<Component, String> {
     let place = index + 1;
     let Some(fields) = entry.as_object() else {
@@ -382,7 +383,7 @@ fn component(index: usize, entry: &Value) -> Result<Component, String> {
     }
     let mut fields = fields.clone();
     if let Some(version) = fields.get("version").and_then(Value::as_f64) {
-        // Without quotes 1.10 is a number, and the same as 1.1.
+        // Without quotes 1.10 is a number, equal to 1.1.
         fields.insert("version".to_owned(), version.to_string().into());
     }
     for field in ["kind", "version", "tier"] {
@@ -393,7 +394,7 @@ fn component(index: usize, entry: &Value) -> Result<Component, String> {
             ));
         }
     }
-    // Null stands for what is not given, as everywhere in values.
+    // Null means not given, as everywhere in values.
     fields.retain(|_, value| !value.is_null());
     if let Some(port) = fields.get("exposePort").and_then(Value::as_f64) {
         let port = if port.fract() == 0.0 && (1.0..=65535.0).contains(&port) {
@@ -409,7 +410,7 @@ fn component(index: usize, entry: &Value) -> Result<Component, String> {
         .map_err(|error| format!("component {name:?} cannot be read: {error}"))
 }
 
-/// True when the values of `registryAuth` say as whom charts are fetched.
+/// True if `registryAuth` names the user and the Secret with the password.
 fn has_login(auth: Option<&Value>) -> bool {
     let reference = |auth: &Value, key: &str| is_text(&auth["passwordRef"][key]);
     auth.is_some_and(|auth| is_text(&auth["username"]) && reference(auth, "name") && reference(auth, "key"))

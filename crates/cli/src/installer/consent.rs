@@ -1,5 +1,5 @@
-//! The admin's consent in the values of an installer, for review: the same list that the definition `installer` carries as
-//! `krateo.io/allowed-definitions`.
+//! The admin's consent in an installer's values, for review: the same list as in the annotation
+//! `krateo.io/allowed-definitions` of the definition `installer`.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::components::{Allow, Component, List};
 
-/// One definition that the controller of an installer may write, and what it may allow it.
+/// One definition that an installer's controller may write, and what that definition may be allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Consent {
-    // In the order of letters, which is how the annotation has them.
+    // In alphabetical order, like in the annotation.
     /// Annotations with their values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
@@ -43,8 +43,8 @@ fn is_off(flag: &bool) -> bool {
     !flag
 }
 
-/// One for each component, in the order of the list: also where nothing besides is allowed, and where the feature is off,
-/// because the entry opens the component's kind to the Installer's releases.
+/// One entry per component, in the order of the list. Components with nothing to allow and components whose feature is
+/// off have one, too, because the entry also lets the Installer's releases use the component's kind.
 pub(super) fn of(list: &List) -> Vec<Consent> {
     let consent = |component: &Component| Consent {
         annotations: component

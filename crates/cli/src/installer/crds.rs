@@ -1,11 +1,11 @@
-//! Custom resource definitions, as far as an installer cares: which kind is served as what.
+//! Custom resource definitions, reduced to what an installer needs: kinds and their served versions.
 
 use cluster::{Cluster, Error, ObjectId, ResourceId, Selector};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-/// Name of the definition that oasgen-provider brings.
+/// Name of the CRD that oasgen-provider installs.
 const REST_DEFINITIONS: &str = "restdefinitions.ogen.krateo.io";
 
 /// A custom resource definition without its schemas.
@@ -40,7 +40,7 @@ struct Version {
 }
 
 impl Crd {
-    /// Its group.
+    /// Its API group.
     pub(super) fn group(&self) -> &str {
         &self.spec.group
     }
@@ -50,7 +50,7 @@ impl Crd {
         &self.spec.names.kind
     }
 
-    /// The versions in which its objects can be asked for.
+    /// Its served versions.
     pub(super) fn served(&self) -> impl Iterator<Item = &str> {
         self.spec
             .versions
@@ -59,7 +59,7 @@ impl Crd {
             .map(|version| version.name.as_str())
     }
 
-    /// The namespace of the release that brought the type, where the type says so: what a chart has in `crds/` does not.
+    /// The namespace of the release that installed the type, if the type names it: types from a chart's `crds/` do not.
     fn release_namespace(&self) -> Option<&str> {
         let annotations = self.metadata.annotations.as_ref()?;
         annotations
@@ -67,7 +67,7 @@ impl Crd {
             .map(String::as_str)
     }
 
-    /// The type in `version`, or where that is not served in the first that is; none while none is.
+    /// The type in `version`, or else in the first served version; none if no version is served.
     pub(super) fn resource(&self, version: Option<&str>) -> Option<ResourceId> {
         let wanted = self.served().find(|served| Some(*served) == version);
         Some(ResourceId {
@@ -80,30 +80,30 @@ impl Crd {
     }
 }
 
-/// All of the cluster.
+/// All CRDs of the cluster.
 ///
 /// # Errors
-/// When they cannot be listed.
+/// If they cannot be listed.
 pub(super) async fn all(cluster: &Cluster) -> Result<Vec<Crd>, Error> {
     let resource = ResourceId::of::<CustomResourceDefinition>();
     cluster.list(&resource, Selector::default()).await
 }
 
-/// Those of compositions.
+/// The CRDs of compositions.
 ///
 /// # Errors
-/// As [`all`].
+/// See [`all`].
 pub(super) async fn of_compositions(cluster: &Cluster) -> Result<Vec<Crd>, Error> {
     let mut all = all(cluster).await?;
     all.retain(|crd| crd.group() == api::COMPOSITION_GROUP);
     Ok(all)
 }
 
-/// All `RestDefinition`s of the platform in `namespace`; none where the type is not there, or says that it is of a release
-/// elsewhere.
+/// All `RestDefinition`s of the platform in `namespace`; empty if the type does not exist, or names a release in
+/// another namespace.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If they cannot be read.
 pub(super) async fn rest_definitions(cluster: &Cluster, namespace: &str) -> Result<Vec<ObjectMeta>, Error> {
     let id = ObjectId::of::<CustomResourceDefinition>(None, REST_DEFINITIONS)?;
     let crd = cluster.get::<Crd>(&id).await?;
@@ -120,10 +120,10 @@ pub(super) async fn rest_definitions(cluster: &Cluster, namespace: &str) -> Resu
     }
 }
 
-/// The names of all objects of a type, `namespace/name` each; none where the type is not there any more.
+/// The names of all objects of a type, each as `namespace/name`; empty if the type no longer exists.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If they cannot be read.
 pub(super) async fn names(
     cluster: &Cluster,
     resource: &ResourceId,
@@ -142,7 +142,7 @@ pub(super) async fn names(
     }
 }
 
-/// `namespace/name`, or the name alone.
+/// `namespace/name`, or only the name of a cluster-scoped object.
 pub(super) fn full_name(metadata: &ObjectMeta) -> String {
     let name = metadata.name.as_deref().unwrap_or_default();
     match &metadata.namespace {

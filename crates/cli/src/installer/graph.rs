@@ -1,4 +1,4 @@
-//! The components of an installer as they stand: what is Ready, what waits for what, and why.
+//! The state of an installer's components: what is Ready, what waits for what, and why.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,22 +8,22 @@ use serde::Serialize;
 
 use super::components::{Component, List};
 
-/// What was seen of an object.
+/// The state of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Its condition Ready says `True`.
+    /// Its condition Ready is `True`.
     pub(super) is_ready: bool,
-    /// What it says of itself, where it is not Ready.
+    /// If it is not Ready: what its conditions say.
     pub(super) why: String,
-    /// Somebody asked for its deletion.
+    /// Its deletion was requested.
     pub(super) is_going: bool,
-    /// Of a composition: the API version whose controller has it; empty where it carries none.
+    /// Of a composition: the API version in its label, whose controller has it; empty without a label.
     pub(super) version: String,
-    /// Of a definition: the versions in which its type is served.
+    /// Of a definition: the served versions of its type.
     pub(super) served: Vec<String>,
 }
 
-/// What was seen of a platform at one moment.
+/// The state of a platform at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
     /// The definitions of components, by name.
@@ -32,28 +32,28 @@ pub(super) struct Snapshot {
     pub(super) objects: BTreeMap<String, Seen>,
 }
 
-/// How a component stands.
+/// The state of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub(super) enum State {
-    /// It is there and does what it is for.
+    /// It exists and is Ready.
     Ready,
-    /// It is there, and not Ready yet.
+    /// It exists, and is not Ready yet.
     Progressing { why: String },
-    /// It is not there, because these are not Ready.
+    /// It does not exist, because these are not Ready.
     Waiting { dependencies: Vec<String> },
-    /// It is not there, because its type is not served in its version.
+    /// It does not exist, because its type is not served in its version.
     NoType { why: String },
-    /// It is not there, and nothing holds it up: the next pass makes it.
+    /// It does not exist, and nothing blocks it: the next pass creates it.
     Due,
     /// It is being removed.
     Removing { why: String },
-    /// Its feature is off, and nothing of it is there.
+    /// Its feature is off, and nothing of it exists.
     Off,
 }
 
 impl State {
-    /// What is said of it in a table.
+    /// The text in the table.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Ready => "ready".to_owned(),
@@ -79,7 +79,7 @@ fn with(word: &str, why: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
-    /// The wave in which it comes up; none when it is off.
+    /// The wave in which it comes up; none if it is off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wave: Option<usize>,
     pub(super) name: String,
@@ -88,7 +88,7 @@ pub(super) struct Row {
     pub(super) state: State,
 }
 
-/// All components, by waves and then in the order of the list; those that are off at the end.
+/// All components, by wave and then in the order of the list; the ones that are off come last.
 pub(super) fn rows(list: &List, seen: &Snapshot) -> Vec<Row> {
     let row = |wave: Option<usize>, component: &Component| Row {
         wave,
@@ -122,19 +122,19 @@ fn state(list: &List, component: &Component, is_enabled: bool, seen: &Snapshot) 
     if !is_enabled {
         return match definition {
             Some(definition) => State::Removing {
-                why: with("its definition is still there", &definition.why),
+                why: with("its definition still exists", &definition.why),
             },
             None => State::Off,
         };
     }
     let Some(definition) = definition else {
         return State::NoType {
-            why: "its definition is not there".to_owned(),
+            why: "its definition does not exist".to_owned(),
         };
     };
     if definition.is_going {
         return State::Removing {
-            why: with("its definition is going", &definition.why),
+            why: with("its definition is being removed", &definition.why),
         };
     }
     if !definition.served.contains(&wanted) {
@@ -180,7 +180,10 @@ fn of_object(
             why: if there.is_empty() {
                 "its feature is off".to_owned()
             } else {
-                format!("its feature is off, and {} must go first", there.join(", "))
+                format!(
+                    "its feature is off, and {} must be removed first",
+                    there.join(", ")
+                )
             },
         };
     }
@@ -198,7 +201,7 @@ fn of_object(
     }
 }
 
-/// How many components are in which state, in one line.
+/// The number of components in each state, in one line.
 pub(super) fn summary(rows: &[Row]) -> String {
     let count = |is: fn(&State) -> bool| rows.iter().filter(|row| is(&row.state)).count();
     let ready = count(|state| *state == State::Ready);
@@ -220,7 +223,7 @@ pub(super) fn summary(rows: &[Row]) -> String {
     text
 }
 
-/// True when all that is enabled is Ready, and what is off is gone.
+/// True if everything enabled is Ready, and everything that is off is gone.
 pub(super) fn is_complete(rows: &[Row]) -> bool {
     rows.iter()
         .all(|row| matches!(row.state, State::Ready | State::Off))
@@ -262,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Definitions that are served, and objects, give what is said of a-crd, a and b.
+    /// Checks the words for a-crd, a and b, given the served definitions and the objects.
     #[track_caller]
     fn check(extra: bool, definitions: &[(&str, Seen)], objects: &[(&str, Seen)], expected: [&str; 3]) {
         let owned = |all: &[(&str, Seen)]| {
@@ -283,7 +286,7 @@ mod tests {
 
     #[test]
     fn each_component_says_what_it_waits_for() {
-        let none = "waits for its type: its definition is not there";
+        let none = "waits for its type: its definition does not exist";
         check(true, &[], &[], [none, none, none]);
         let all = [
             ("a-crd", definition("v1-0-0")),
@@ -311,7 +314,7 @@ mod tests {
             &seen,
             ["ready", "not ready yet: 2 of 3 pods", "waits for a"],
         );
-        // A dependency that is not Ready any more takes nothing away.
+        // If a dependency stops being Ready, nothing is removed.
         let seen = [("a-crd", object(false, "v1-0-0")), ("a", object(true, "v1-0-0"))];
         check(
             true,
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_not_served_yet_is_told() {
+    fn a_version_that_is_not_served_yet_is_reported() {
         let all = [
             ("a-crd", definition("v1-0-0")),
             ("a", definition("v0-9-0")),
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_drains_from_its_leaves() {
+    fn components_that_are_off_are_removed_from_the_leaves() {
         let seen = [("a", object(true, "")), ("b", object(true, ""))];
         let all = [("a-crd", definition("v1-0-0")), ("b", definition("v2-0-0"))];
         check(
@@ -358,7 +361,7 @@ mod tests {
             [
                 "is made next",
                 "ready",
-                "is being removed: its definition is still there",
+                "is being removed: its definition still exists",
             ],
         );
         check(false, &all[..1], &seen[..1], ["is made next", "ready", "off"]);

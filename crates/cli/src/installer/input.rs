@@ -1,4 +1,4 @@
-//! What a command line names as an installer: its chart or a file of its values, with what is given over those.
+//! Reads the installer that a command line names: its chart or a file with its values, and the values given on top.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use super::components::List;
 use crate::args::{Source, Values};
 use crate::{chart_at, values};
 
-/// A chart or a file of values.
+/// A chart, or a file with values.
 pub(super) struct Input {
-    /// The chart's values or those of the file, and over them what was given.
+    /// The values of the chart or the file, overridden by those given on the command line.
     pub(super) values: Map<String, Value>,
 }
 
 impl Input {
-    /// Reads it. A file that is no archive holds values, which are taken as they are: what they leave out, only the chart
-    /// knows.
+    /// Reads it. A file that is not an archive contains values, which are used as they are: defaults are in the chart
+    /// only.
     pub(super) fn read(target: &str, given: &Values, source: &Source) -> Result<Self> {
         let given = values::merged(given)?;
         let path = Path::new(target);
@@ -28,7 +28,8 @@ impl Input {
                 .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
         if is_values {
             let text = std::fs::read(path).with_context(|| format!("could not read {target}"))?;
-            let values = helm::values::read(&text).with_context(|| format!("{target} holds no values"))?;
+            let values =
+                helm::values::read(&text).with_context(|| format!("{target} does not contain values"))?;
             return Ok(Self::of(values, given));
         }
         Ok(Self::of(chart_at::load(target, source)?.values(), given))
@@ -39,10 +40,10 @@ impl Input {
         Self { values }
     }
 
-    /// Its components, when there is nothing wrong with them.
+    /// The components, if the list is valid.
     ///
     /// # Errors
-    /// All that is wrong, one a line.
+    /// All faults, one per line.
     pub(super) fn components(&self) -> Result<List> {
         let (list, mut faults) = List::read(&self.values);
         faults.extend(list.faults());

@@ -1,4 +1,4 @@
-//! The umbrella `charts/installer` from a terminal, and what its hook Jobs run.
+//! The umbrella chart `charts/installer` from a terminal, and the code of its hook Jobs.
 
 pub(crate) mod args;
 mod check;

@@ -1,4 +1,4 @@
-//! `kco installer install|diff|uninstall`: the verbs on releases, with what is particular about this one.
+//! `kco installer install|diff|uninstall`: the verbs for releases, with what is special about the installer.
 
 use std::io::IsTerminal as _;
 
@@ -10,7 +10,7 @@ use super::status;
 use crate::release::args::{self, Connection, Making};
 use crate::{release, report};
 
-/// Where the platform is installed unless another namespace is named.
+/// The default namespace of the platform.
 const HOME: &str = "krateo-system";
 
 /// The connection to the platform's namespace.
@@ -63,7 +63,7 @@ pub(super) fn diff(args: Diff) -> Result<()> {
     })
 }
 
-/// Removes the umbrella, and says on a terminal what is still there meanwhile.
+/// Removes the umbrella, and shows on a terminal what still exists meanwhile.
 pub(super) fn uninstall(args: Uninstall) -> Result<()> {
     let Uninstall {
         release,
@@ -86,11 +86,11 @@ pub(super) fn uninstall(args: Uninstall) -> Result<()> {
         connection,
     })
     .context(
-        "the platform is not removed. What is named holds it up; once that is resolved, run the same again",
+        "the platform is not removed, because of what is named here; once that is resolved, run the same command again",
     )
 }
 
-/// Refuses a list of components that cannot come up, before anything is asked of the cluster.
+/// Refuses an invalid list of components before any request to the cluster.
 fn check(chart: &str, making: &Making) -> Result<()> {
     let list = Input::read(chart, &making.values, &making.source)?.components()?;
     for doubt in list.doubts() {

@@ -1,4 +1,4 @@
-//! `kco installer status`: the components by waves, once or as they change.
+//! `kco installer status`: shows the components by wave, once or continuously.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,10 +19,10 @@ use crate::release::session;
 use crate::release::table::{Cell, table};
 use crate::report::out;
 
-/// Clears a terminal.
+/// Clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J\u{1b}[3J";
 
-/// What is printed.
+/// The output.
 #[derive(Debug, Serialize)]
 struct Shown {
     roots: Vec<String>,
@@ -49,7 +49,7 @@ impl Shown {
         let mut rows: Vec<Vec<Cell>> = vec![headers.map(Cell::from).into()];
         let mut before = None;
         for row in &self.components {
-            // The number of a wave stands where it begins.
+            // The number of a wave is shown in its first row only.
             let wave = match row.wave {
                 wave if wave == before && wave.is_some() => String::new(),
                 Some(wave) => wave.to_string(),
@@ -80,7 +80,7 @@ fn paint(state: &State) -> Paint {
     }
 }
 
-/// Prints how the components stand.
+/// Prints the state of the components.
 pub(super) fn run(args: &args::Status) -> Result<()> {
     let connection = home(args.connection.clone());
     if args.watch {
@@ -125,8 +125,8 @@ fn watch(connection: &Connection, until_ready: bool) -> Result<()> {
     })
 }
 
-/// Prints what changes to standard error while something else is done, until the process ends. It is no part of that: where
-/// it cannot look, it says nothing.
+/// Prints changes to standard error while another action runs, until the process ends. Errors are not reported, because
+/// this is not part of the action.
 pub(super) fn accompany(connection: Connection) {
     std::thread::spawn(move || {
         let _ = session::run(&connection, async |session| {
@@ -147,12 +147,12 @@ fn say(text: &str) {
     eprintln!("· {text}");
 }
 
-/// What was said last of each line.
+/// The last text of each line.
 #[derive(Default)]
 struct Changes(BTreeMap<String, String>);
 
 impl Changes {
-    /// The lines that say something new.
+    /// The lines whose text has changed.
     fn since(&mut self, shown: &Shown) -> Vec<String> {
         let roots = shown.roots.iter().filter_map(|root| root.split_once(": "));
         let roots = roots.map(|(name, words)| (name.to_owned(), words.to_owned()));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_said_again() {
+    fn only_changed_lines_are_printed_again() {
         let mut changes = Changes::default();
         let waits = || State::Waiting {
             dependencies: vec!["a-crd".to_owned()],

@@ -1,4 +1,4 @@
-//! The definitions and compositions of a platform's namespace: read once, or followed by watches.
+//! The definitions and compositions in a platform's namespace: read once, or followed by watches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -23,23 +23,24 @@ use super::components::List;
 use super::graph::{Seen, Snapshot};
 use super::hook::INSTALLER;
 
-/// The `ConfigMap` in which the umbrella keeps the Installer that it makes, and where that is unless beside the components.
+/// The `ConfigMap` in which the umbrella stores the Installer that it will create, and its namespace unless that is the
+/// components' own.
 const SELF: &str = "installer-self-cr";
 const PLATFORM: &str = "krateo-platform";
 const SELF_KEY: &str = "installer.yaml";
 
-/// What comes so soon after another is shown with it.
+/// Events that arrive within this time are shown together.
 const AT_ONCE: Duration = Duration::from_millis(150);
 
-/// A platform as it was seen.
+/// A platform as last read.
 #[derive(Default)]
 pub(super) struct World {
     namespace: String,
-    /// The objects of each type by name; definitions are one.
+    /// The objects of each type by name, including definitions.
     objects: BTreeMap<ResourceId, BTreeMap<String, Value>>,
-    /// The same of watches that are beginning.
+    /// The same for watches whose first list is not complete yet.
     listing: BTreeMap<ResourceId, BTreeMap<String, Value>>,
-    /// The components as they were known last: they outlive the Installer while that is removed.
+    /// The last known components: they are still shown while the Installer is being removed.
     list: Option<List>,
 }
 
@@ -47,7 +48,7 @@ impl World {
     /// Reads it once.
     ///
     /// # Errors
-    /// When definitions or compositions cannot be read.
+    /// If definitions or compositions cannot be read.
     pub(super) async fn read(cluster: &Cluster, namespace: &str) -> Result<Self> {
         let mut world = Self {
             namespace: namespace.to_owned(),
@@ -61,7 +62,7 @@ impl World {
         let mut missing = vec![definitions];
         while let Some(resource) = missing.pop() {
             let found: Vec<Value> = match cluster.list(&resource, selector).await {
-                // A type that goes, or a cluster without a platform.
+                // The type is being removed, or the cluster has no platform.
                 Err(error) if error.is_not_found() => Vec::new(),
                 found => found?,
             };
@@ -75,10 +76,10 @@ impl World {
         Ok(world)
     }
 
-    /// Follows it, and has `shown` look at it when something changed, and once at the beginning.
+    /// Follows it, and calls `shown` at the beginning and after each change.
     ///
     /// # Errors
-    /// When it cannot be read at the beginning, or `shown` fails.
+    /// If it cannot be read at the beginning, or `shown` fails.
     pub(super) async fn follow(
         cluster: &Cluster,
         namespace: &str,
@@ -107,7 +108,7 @@ impl World {
             if shown(&world)?.is_break() {
                 return Ok(());
             }
-            // The sender lives as long as this function, so that there always is a next one.
+            // The sender lives as long as this function, so `recv` never returns none.
             if let Some((resource, event)) = told.recv().await {
                 world.change(resource, event);
             }
@@ -117,12 +118,12 @@ impl World {
         }
     }
 
-    /// Its components; none where there is no installer.
+    /// Its components; none if there is no installer.
     pub(super) fn list(&self) -> Option<&List> {
         self.list.as_ref()
     }
 
-    /// The definition of installers and the Installer, each in a line.
+    /// The definition of installers and the Installer, one line each.
     pub(super) fn roots(&self) -> Vec<String> {
         let each = [
             ("definition", self.definitions().get(INSTALLER)),
@@ -149,12 +150,12 @@ impl World {
             .collect()
     }
 
-    /// True when there is neither a definition of installers nor an Installer.
+    /// True if there is neither a definition of installers nor an Installer.
     pub(super) fn is_bare(&self) -> bool {
         self.definitions().get(INSTALLER).is_none() && self.installer().is_none()
     }
 
-    /// What was seen of the components.
+    /// The state of the components.
     pub(super) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         for component in self.list.iter().flat_map(|list| &list.components) {
@@ -189,12 +190,12 @@ impl World {
         of_kind.find_map(|(_, objects)| objects.get(name))
     }
 
-    /// The types that definitions serve.
+    /// The types that the definitions serve.
     fn types(&self) -> BTreeSet<ResourceId> {
         self.definitions().values().filter_map(served_type).collect()
     }
 
-    /// Takes up an event of a watch. What a watch lists at its beginning counts once it is complete.
+    /// Applies an event of a watch. The first list of a watch counts once it is complete.
     fn change(&mut self, resource: ResourceId, event: Event<DynamicObject>) {
         let text = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
         let value = |object: &DynamicObject| serde_json::to_value(object).unwrap_or_default();
@@ -222,7 +223,7 @@ impl World {
         }
     }
 
-    /// Finds out which components there are to be: the Installer says it, before that the umbrella.
+    /// Finds out which components are wanted: from the Installer or, before it exists, from the umbrella.
     async fn learn(&mut self, cluster: &Cluster) -> Result<()> {
         let spec = match self.installer() {
             Some(installer) => installer.get("spec").cloned(),
@@ -235,12 +236,12 @@ impl World {
         Ok(())
     }
 
-    /// The Installer that the umbrella is about to make.
+    /// The Installer that the umbrella is about to create.
     async fn planned(&self, cluster: &Cluster) -> Result<Option<Value>> {
         for namespace in [PLATFORM, &self.namespace] {
             let id = ObjectId::of::<ConfigMap>(Some(namespace), SELF)?;
             let found = match cluster.get::<ConfigMap>(&id).await {
-                // Whoever may look at compositions need not see the namespace of the controllers.
+                // Whoever may read compositions need not have access to the controllers' namespace.
                 Err(error) if error.is_forbidden() => None,
                 found => found?,
             };
@@ -251,7 +252,7 @@ impl World {
                 .remove(SELF_KEY)
                 .unwrap_or_default();
             let manifest = helm::yaml::parse_typed(text.as_bytes())
-                .with_context(|| format!("key {SELF_KEY} of {id} is no manifest"))?;
+                .with_context(|| format!("key {SELF_KEY} of {id} is not a manifest"))?;
             return Ok(manifest.get("spec").cloned());
         }
         Ok(None)
@@ -259,11 +260,11 @@ impl World {
 }
 
 fn list(spec: &Map<String, Value>) -> List {
-    // The API server took it; what cannot be read is left out.
+    // The API server has accepted it; entries that cannot be parsed are ignored.
     List::read(spec).0
 }
 
-/// The type that a definition serves, in its own version.
+/// The type that a definition serves, in the definition's version.
 fn served_type(definition: &Value) -> Option<ResourceId> {
     let status = &definition["status"];
     let text = |key: &str| status[key].as_str();
@@ -291,7 +292,7 @@ fn seen(object: &Value) -> Seen {
     };
     let is_so = |type_: &str| condition(type_).is_some_and(|condition| condition["status"] == "True");
     let is_ready = is_so(READY);
-    // A pass that failed says more than that something is not ready.
+    // A failed pass explains more than a condition that is not True.
     let telling = [SYNCED, READY]
         .into_iter()
         .filter(|type_| !is_so(type_))
@@ -324,7 +325,7 @@ fn seen(object: &Value) -> Seen {
     }
 }
 
-/// The text without what would move the cursor or change colours: charts and registries have a say in messages.
+/// The text without characters that move the cursor or change colours: messages may quote charts and registries.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
@@ -343,7 +344,7 @@ fn watch_type(
             .default_backoff()
             .boxed();
         while let Some(event) = events.next().await {
-            // One that fails is begun again, after a while.
+            // A failed watch is restarted after a while.
             let Ok(event) = event else { continue };
             if tell.send((resource.clone(), event)).is_err() {
                 return;

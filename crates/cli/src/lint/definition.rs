@@ -103,7 +103,7 @@ fn strictly(text: &[u8], read: &Value) -> Result<(), String> {
     let Value::Object(fields) = read else {
         return Ok(());
     };
-    // Go reads the fields in the order of their names, and compares these without regard to case.
+    // Go checks the fields in alphabetical order, and compares these names case-insensitively.
     for (name, value) in fields {
         if !is_known(name, &FIELDS) {
             return unknown(name.clone());
@@ -151,7 +151,7 @@ fn check_api_version(metadata: &Metadata) -> Result<(), String> {
     }
 }
 
-/// A version that YAML reads as a number is another one than was meant.
+/// A version that YAML parses as a number is not the version that was meant.
 fn is_text(read: &Value, field: &str) -> Result<(), String> {
     let kind = match read.get(field) {
         None | Some(Value::String(_)) => return Ok(()),
@@ -205,7 +205,7 @@ fn check_sources(metadata: &Metadata) -> Result<(), String> {
     }
 }
 
-/// An address of mail by its shape: a mailbox, and a host of more than one label.
+/// An email address, by its shape: a mailbox, and a host of more than one label.
 fn is_email(text: &str) -> bool {
     let Some((mailbox, host)) = text.rsplit_once('@') else {
         return false;
@@ -224,7 +224,7 @@ fn is_email(text: &str) -> bool {
         && host.split('.').all(is_label)
 }
 
-/// A URL, of which the scheme may be missing.
+/// A URL whose scheme may be missing.
 fn is_url(text: &str) -> bool {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -235,7 +235,7 @@ fn is_url(text: &str) -> bool {
         && (host == "localhost" || host.starts_with("localhost:") || host.contains(['.', ':']))
 }
 
-/// A URL with a scheme and, behind it, a path or a host.
+/// A URL with a scheme, followed by a path or a host.
 fn is_request_url(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else {
         return false;

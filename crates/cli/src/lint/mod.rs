@@ -1,4 +1,4 @@
-//! `kco lint`: what `helm lint` says of charts (Helm's `pkg/cmd/lint.go`).
+//! `kco lint`: the checks of `helm lint` (Helm's `pkg/cmd/lint.go`).
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ pub(crate) struct Lint {
     values: args::Values,
 }
 
-/// How bad it is.
+/// The severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
     Info,
@@ -61,7 +61,7 @@ enum Severity {
     Error,
 }
 
-/// What is said of one file or folder.
+/// A message about one file or folder.
 #[derive(Debug)]
 struct Message {
     severity: Severity,
@@ -80,7 +80,7 @@ impl fmt::Display for Message {
     }
 }
 
-/// What is said of one chart.
+/// The messages about one chart.
 #[derive(Debug, Default)]
 struct Messages(Vec<Message>);
 
@@ -93,7 +93,7 @@ impl Messages {
         });
     }
 
-    /// Adds what is wrong, and says whether nothing is.
+    /// Adds the fault, if there is one. True if there is none.
     fn check(&mut self, severity: Severity, path: &str, outcome: Result<(), String>) -> bool {
         match outcome {
             Ok(()) => true,
@@ -105,7 +105,7 @@ impl Messages {
     }
 }
 
-/// What charts are rendered with.
+/// The options that charts are rendered with.
 struct Options {
     values: serde_json::Map<String, serde_json::Value>,
     kube_version: Option<KubeVersion>,
@@ -174,7 +174,7 @@ pub(crate) fn run(args: &Lint) -> Result<()> {
     Ok(())
 }
 
-/// The charts below a folder, in the order in which a walk meets them.
+/// The charts below a folder, in the order of Go's walk.
 fn subcharts(folder: &Path, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -197,7 +197,7 @@ fn is_archive(path: &str) -> bool {
     path.strip_suffix(".tgz").is_some() || path.ends_with(".tar.gz")
 }
 
-/// All rules, in Helm's order.
+/// Runs all rules, in Helm's order.
 fn lint(source: &Source, options: &Options) -> Messages {
     let mut messages = Messages::default();
     definition::check(source, &mut messages);
@@ -290,7 +290,7 @@ fn check_crds(source: &Source, messages: &mut Messages) {
     }
 }
 
-/// An error with its causes, as it would be printed.
+/// An error with its causes, as it is printed.
 fn chain(error: impl Into<anyhow::Error>) -> String {
     format!("{:#}", error.into())
 }

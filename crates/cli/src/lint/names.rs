@@ -1,4 +1,4 @@
-//! The rules of the API server about names of objects.
+//! The API server's rules for names of objects.
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
     and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
@@ -10,7 +10,7 @@ const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumer
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
     is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
-/// What is wrong with the name of an object of this kind.
+/// Checks the name of an object of this kind.
 pub(super) fn check(kind: &str, name: &str) -> Result<(), String> {
     let faults = match kind.to_lowercase().as_str() {
         "service" => faults(

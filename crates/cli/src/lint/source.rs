@@ -1,4 +1,4 @@
-//! A chart's folder or archive, as the rules look at it.
+//! A chart's folder or archive, as the rules read it.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use helm::chart::{self, Chart, Limits};
 
 use super::{chain, is_archive};
 
-/// What the rules look at.
+/// The input of the rules.
 pub(super) struct Source {
     /// `Chart.yaml`, as it was written.
     pub(super) definition: Vec<u8>,
@@ -18,11 +18,11 @@ pub(super) struct Source {
     pub(super) crds: Entry,
     /// The chart, or why it cannot be loaded.
     pub(super) chart: Result<Chart, String>,
-    /// Where it is, for messages.
+    /// Its path, for messages.
     pub(super) root: String,
 }
 
-/// What is at a path.
+/// The type of the entry at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     Absent,
@@ -31,7 +31,7 @@ pub(super) enum Entry {
 }
 
 impl Source {
-    /// Reads a chart; an error when there is none.
+    /// Reads a chart; an error if there is none.
     pub(super) fn of(path: &Path) -> Result<Self, String> {
         if is_archive(&path.to_string_lossy()) {
             return Self::of_archive(path);

@@ -13,11 +13,11 @@ use crate::template;
 
 const FOLDER: &str = "templates/";
 
-/// Group and version, kind, since when it is deprecated, since when gone, and what takes its place: as the types of
-/// k8s.io/api 0.37 have it.
+/// Group and version, kind, the version that deprecated it, the version that removed it, and its replacement: taken
+/// from the types of k8s.io/api 0.37.
 const DEPRECATED: &str = include_str!("deprecated.tsv");
 
-/// What every object has.
+/// The fields of any object.
 pub(super) struct Object {
     pub(super) api_version: String,
     pub(super) kind: String,
@@ -78,7 +78,7 @@ pub(super) fn check(source: &Source, options: &Options, messages: &mut Messages)
     }
 }
 
-/// Where values do not fit the chart's own schema, as Helm lists it.
+/// Where values violate the chart's own schema, listed as in Helm.
 pub(super) fn violations(chart: &Chart, options: &Options) -> Result<(), String> {
     if chart.schema().is_none() {
         return Ok(());
@@ -96,7 +96,7 @@ pub(super) fn violations(chart: &Chart, options: &Options) -> Result<(), String>
     if text.is_empty() { Ok(()) } else { Err(text) }
 }
 
-/// Checks what one template printed; false when the rest can no longer be judged.
+/// Checks the output of one template; false if the rest can no longer be checked.
 fn check_file(name: &str, text: &str, kube_version: &KubeVersion, messages: &mut Messages) -> bool {
     let first = text.lines().find(|line| !line.trim().is_empty());
     if let Some(line) = first.filter(|line| line.starts_with([' ', '\t'])) {
@@ -144,7 +144,7 @@ fn extension(name: &str) -> &str {
     base.rfind('.').map_or("", |dot| &base[dot..])
 }
 
-/// The documents of a text, as the machinery of Kubernetes splits it: at lines that begin with three dashes.
+/// The documents of a text, split as Kubernetes' own libraries do: at lines that begin with three dashes.
 pub(super) fn documents(text: &str) -> Vec<&str> {
     let mut documents = Vec::new();
     let mut rest = text;
@@ -157,7 +157,7 @@ pub(super) fn documents(text: &str) -> Vec<&str> {
     documents
 }
 
-/// The object of a document; none in an empty one.
+/// The object in a document; none if it is empty.
 pub(super) fn object(document: &str) -> Result<Option<Object>, String> {
     let content = yaml::parse(document.as_bytes());
     let content = content.map_err(|error| format!("unable to parse YAML: {}", chain(error)))?;
@@ -184,7 +184,7 @@ pub(super) fn object(document: &str) -> Result<Option<Object>, String> {
     }))
 }
 
-/// What the API server would warn of.
+/// The deprecation that the API server would warn about.
 fn deprecation(object: &Object, kube_version: &KubeVersion) -> Result<(), String> {
     let Object {
         api_version, kind, ..

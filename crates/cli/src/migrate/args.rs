@@ -18,7 +18,7 @@ pub(crate) enum Command {
     Undo(Box<Undo>),
 }
 
-/// What to check.
+/// The arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The Helm release of Krateo's core-provider, and this platform's chart with its values.
@@ -26,7 +26,7 @@ pub(crate) struct Check {
     pub(crate) upgrade: Upgrade,
 }
 
-/// What to migrate.
+/// The arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The Helm release of Krateo's core-provider, and this platform's chart with its values.
@@ -41,7 +41,7 @@ pub(crate) struct Run {
     pub(crate) unsettled: bool,
 }
 
-/// What to restore.
+/// The arguments of `undo`.
 #[derive(Debug, Args)]
 pub(crate) struct Undo {
     /// The file that `kco migrate run` wrote.

@@ -1,4 +1,4 @@
-//! The objects of Krateo's programs as they were, in a file that its owner alone can read.
+//! Saves the objects of Krateo's programs in a file that only its owner can read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -12,36 +12,36 @@ use serde_json::Value;
 
 use super::krateo::Controller;
 
-/// Raised with each layout that an earlier version could not read.
+/// Incremented for each layout that earlier versions cannot read.
 const FORMAT: u32 = 1;
 
-/// What `kco migrate undo` puts back.
+/// What `kco migrate undo` restores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Backup {
-    /// The layout.
+    /// Version of the layout.
     pub(super) format: u32,
-    /// Which cluster it is of.
+    /// Identifies the cluster.
     pub(super) cluster: String,
     /// Namespace of the platform's release.
     pub(super) namespace: String,
     /// Name of that release.
     pub(super) release: String,
-    /// Its newest revision then.
+    /// Its newest revision at the time.
     pub(super) revision: i64,
-    /// The controllers that ran.
+    /// The controllers that were running.
     pub(super) controllers: Vec<Controller>,
     /// Records and objects of that release.
     pub(super) platform: Vec<Value>,
-    /// What ran the controllers, and the webhook.
+    /// The objects that ran the controllers, and the webhook.
     pub(super) others: Vec<Value>,
-    /// `spec.conversion` of the types that Krateo's webhook converts, by their names. Its core-provider does not start where
+    /// `spec.conversion` of the types that Krateo's webhook converts, by name. Krateo's core-provider does not start if
     /// one of them has none.
     #[serde(default)]
     pub(super) conversions: BTreeMap<String, Value>,
 }
 
 impl Backup {
-    /// A backup of this layout without objects.
+    /// A backup in this layout, without objects.
     pub(super) fn new(cluster: String, namespace: &str, release: &str, revision: i64) -> Self {
         Self {
             format: FORMAT,
@@ -56,17 +56,17 @@ impl Backup {
         }
     }
 
-    /// Writes it, whole or not at all. A file that is there is never overwritten.
+    /// Writes it, completely or not at all. An existing file is never overwritten.
     ///
     /// # Errors
-    /// When the file is there, or cannot be written.
+    /// If the file exists, or cannot be written.
     pub(super) fn save(&self, file: &Path) -> Result<()> {
         let mut unfinished = file.as_os_str().to_owned();
         unfinished.push(".unfinished");
         let unfinished = Path::new(&unfinished);
         let text = serde_json::to_vec_pretty(self).context("could not write the backup")?;
         let write = || -> std::io::Result<()> {
-            // One that an interrupted run left was of no use to anybody.
+            // An incomplete file of an interrupted run is useless.
             if unfinished.exists() {
                 fs::remove_file(unfinished)?;
             }
@@ -80,17 +80,17 @@ impl Backup {
         write().with_context(|| format!("could not write the backup {}", file.display()))
     }
 
-    /// Reads it, if it is there.
+    /// Reads it, if it exists.
     ///
     /// # Errors
-    /// When it cannot be read, or is of another cluster.
+    /// If it cannot be read, or is from another cluster.
     pub(super) fn load(file: &Path, cluster: &str) -> Result<Option<Self>> {
         let text = match fs::read(file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             text => text.with_context(|| format!("could not read the backup {}", file.display()))?,
         };
         let backup: Self =
-            serde_json::from_slice(&text).with_context(|| format!("{} is no backup", file.display()))?;
+            serde_json::from_slice(&text).with_context(|| format!("{} is not a backup", file.display()))?;
         if backup.format != FORMAT {
             bail!("{} is of another version of kco: use that", file.display());
         }
@@ -101,7 +101,7 @@ impl Backup {
     }
 }
 
-/// An object as it can be written again: without what the API server keeps.
+/// An object in a form that can be written again: without the fields that the API server sets.
 pub(super) fn cleaned(mut object: Value) -> Value {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_keeps_is_left_out() {
+    fn fields_of_the_api_server_are_left_out() {
         let live = json!({
             "kind": "ConfigMap", "data": {"a": "b"}, "status": {},
             "metadata": {"name": "a", "uid": "1", "resourceVersion": "2", "managedFields": [], "labels": {"a": "b"}},

@@ -19,13 +19,13 @@ use crate::release::make::Wanted;
 use crate::release::output;
 use crate::release::session::{self, Session};
 
-/// The exit status when an admin has something to settle.
+/// The exit status if an admin has something to settle.
 const UNSETTLED: i32 = 2;
 
-/// On a Secret: the namespaces whose definitions may use it.
+/// Annotation of a Secret: the namespaces whose definitions may use it.
 const CONSENT: &str = "krateo.io/allow-from-namespaces";
 
-/// By which other programs mark what they manage: key of a label or annotation, and who that is.
+/// How other programs mark the objects that they manage: key of a label or annotation, and the program's name.
 const MANAGERS: [(&str, &str); 5] = [
     ("argocd.argoproj.io/tracking-id", "Argo CD"),
     ("argocd.argoproj.io/instance", "Argo CD"),
@@ -34,7 +34,7 @@ const MANAGERS: [(&str, &str); 5] = [
     ("krateo.io/krateoctl", "krateoctl"),
 ];
 
-/// Prints what there is to say.
+/// Prints the report.
 pub(super) fn run(args: &Check) -> Result<()> {
     let upgrade = &args.upgrade;
     let report = session::run(&upgrade.connection, async |session| {
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Check) -> Result<()> {
     Ok(())
 }
 
-/// What has to be settled before anything is handed over.
+/// What has to be settled before the migration.
 pub(super) async fn unsettled(session: &Session, upgrade: &Upgrade) -> Result<Vec<String>> {
     Ok(report(session, upgrade).await?.unsettled())
 }
@@ -116,18 +116,18 @@ async fn platform(session: &Session, upgrade: &Upgrade) -> Result<Vec<Finding>> 
         findings.push(Finding::settled_by(
             &about,
             format!("it is {status}"),
-            "bring it to an end by Helm",
+            "finish or roll it back with Helm",
         ));
     }
     let observed = session.find(&upgrade.release).await?;
     let wanted = Wanted::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
     if let Some(tag) = krateos_tag(&wanted.values_upon(&observed, upgrade.earlier_values)) {
-        findings.push(Finding::settled_by(&about, "its values are not taken", tag));
+        findings.push(Finding::settled_by(&about, "its values are refused", tag));
     }
     let render = Box::pin(wanted.render(session, &observed, upgrade.earlier_values, &upgrade.making));
     findings.push(match render.await {
-        Ok(_) => Finding::told(&about, "its values are taken, and it becomes this platform's"),
-        Err(error) => Finding::settled_by(&about, "its values are not taken", format!("{error:#}")),
+        Ok(_) => Finding::told(&about, "its values are accepted, and it becomes this platform's"),
+        Err(error) => Finding::settled_by(&about, "its values are refused", format!("{error:#}")),
     });
     let mut is_there = false;
     for id in session.releases().objects(&record).await? {
@@ -144,7 +144,7 @@ async fn platform(session: &Session, upgrade: &Upgrade) -> Result<Vec<Finding>> 
         findings.extend(managed(&live));
     }
     if !is_there {
-        findings.push(Finding::told(&about, "it runs no program of Krateo's any more"));
+        findings.push(Finding::told(&about, "it no longer runs a program of Krateo's"));
     }
     findings.push(Finding::told(
         "compositions",
@@ -154,8 +154,8 @@ async fn platform(session: &Session, upgrade: &Upgrade) -> Result<Vec<Finding>> 
     Ok(findings)
 }
 
-/// What to write in place of `image.tag` without a registry: in Krateo's chart it is the version of one program, and in ours of
-/// all.
+/// What to set `image.tag` to, without a registry. In Krateo's chart it is the version of one program, in ours the
+/// version of all.
 pub(super) fn krateos_tag(values: &Map<String, Value>) -> Option<String> {
     let text = |path: [&str; 2]| {
         let said = values.get(path[0]).and_then(|map| map.get(path[1]));
@@ -173,7 +173,7 @@ pub(super) fn krateos_tag(values: &Map<String, Value>) -> Option<String> {
     })
 }
 
-/// Versions of types that Krateo served for ever, and that nobody needs.
+/// Versions of types that Krateo never stopped serving, and that nothing uses.
 fn retired(
     definitions: &[CompositionDefinition],
     compositions: &[(ResourceId, Composition)],
@@ -217,7 +217,7 @@ fn retired(
     findings
 }
 
-/// Who else writes an object, and would write it back.
+/// Another program that manages an object, and would revert our changes.
 fn managed(object: &Value) -> Option<Finding> {
     let metadata = &object["metadata"];
     let has = |key: &str| metadata["labels"].get(key).is_some() || metadata["annotations"].get(key).is_some();
@@ -236,7 +236,7 @@ async fn of_definition(session: &Session, definition: &CompositionDefinition) ->
         .map(drop)
         .and(DeletionPolicy::of(definition.annotations()).map(drop));
     if let Err(unknown) = policies {
-        let what = "it is held: Krateo took this policy for the default";
+        let what = "it is held: Krateo treated this policy as the default";
         findings.push(Finding::settled_by(&about, what, unknown.to_string()));
     }
     if let Some(credentials) = &definition.spec.chart.credentials {
@@ -273,7 +273,7 @@ async fn of_definition(session: &Session, definition: &CompositionDefinition) ->
     object["kind"] = "CompositionDefinition".into();
     findings.extend(managed(&object));
     if findings.is_empty() {
-        findings.push(Finding::told(about, "goes over as it is"));
+        findings.push(Finding::told(about, "migrates as it is"));
     }
     Ok(findings)
 }
@@ -323,10 +323,10 @@ async fn of_composition(
     let seen = match Box::pin(seen).await {
         Ok(seen) => seen,
         Err(error) => {
-            let settle = format!("look at it: {error:#}");
+            let settle = format!("examine it: {error:#}");
             findings.push(Finding::settled_by(
                 about,
-                "what becomes of it is not known",
+                "what will happen to it is unknown",
                 settle,
             ));
             return findings;
@@ -339,14 +339,14 @@ async fn of_composition(
     if seen.compares_pause {
         findings.push(Finding::settled_by(
             &about,
-            "its chart compares gracefullyPaused with a text, and it is a boolean here",
+            "its chart compares gracefullyPaused with a string, but here it is a boolean",
             "compare toString .Values.global.gracefullyPaused in the chart",
         ));
     }
     findings
 }
 
-/// Whoever could write the composition could set the annotation, as long as no policy of ours asked who does.
+/// Anyone who could write the composition could set the annotation while no policy of ours checked who sets it.
 fn adopting(about: &str, release: &str, annotate: impl Fn(&str) -> String) -> Finding {
     let remove = annotate(&format!("{}-", annotations::ADOPT));
     Finding::settled_by(
@@ -356,11 +356,11 @@ fn adopting(about: &str, release: &str, annotate: impl Fn(&str) -> String) -> Fi
              against it",
             annotations::ADOPT
         ),
-        format!("{remove}, and set it again once this platform runs: then the API server asks who may"),
+        format!("{remove}, and set it again once this platform runs: then the API server checks who may"),
     )
 }
 
-/// What becomes of a release.
+/// What will happen to a release.
 fn of_release(about: &str, seen: &Foreseen, annotate: impl Fn(&str) -> String) -> Finding {
     let Foreseen {
         release,
@@ -385,7 +385,7 @@ fn of_release(about: &str, seen: &Foreseen, annotate: impl Fn(&str) -> String) -
         Release::Absent => Finding::told(about, format!("release {release} is installed")),
         Release::OutOfSync(_) | Release::Failed(_) if differs.is_empty() => Finding::told(
             about,
-            format!("release {release} is upgraded: it is of other values or another chart"),
+            format!("release {release} is upgraded: its values or its chart differ"),
         ),
         Release::OutOfSync(_) | Release::Failed(_) => Finding::told(
             about,
@@ -397,7 +397,7 @@ fn of_release(about: &str, seen: &Foreseen, annotate: impl Fn(&str) -> String) -
         Release::WouldDrawAnew { revision, fields } => Finding::settled_by(
             about,
             format!(
-                "release {release} is held: an upgrade would draw anew {}",
+                "release {release} is held: an upgrade would generate new values for {}",
                 fields.join(", ")
             ),
             annotate(&format!("{}={revision}", annotations::TAKE_OVER_REVISION)),
@@ -412,13 +412,13 @@ fn of_release(about: &str, seen: &Foreseen, annotate: impl Fn(&str) -> String) -
         ),
         Release::Locked(who) => Finding::settled_by(
             about,
-            format!("{who} is at work on release {release}"),
-            "wait until that has ended",
+            format!("{who} is working on release {release}"),
+            "wait until that has finished",
         ),
         Release::Interrupted(action) => Finding::settled_by(
             about,
-            format!("the {action} of release {release} was cut off"),
-            "let Krateo or Helm bring it to an end",
+            format!("the {action} of release {release} was interrupted"),
+            "let Krateo or Helm finish it",
         ),
         Release::Resting(why) => Finding::settled_by(
             about,
@@ -440,7 +440,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_manages_an_object_is_named_and_has_to_be_paused() {
+    fn a_program_that_manages_an_object_is_named_and_has_to_be_paused() {
         let object = |metadata: Value| json!({"kind": "Deployment", "metadata": metadata});
         assert_eq!(managed(&object(json!({"name": "a", "labels": {"a": "b"}}))), None);
         let argo = object(json!({"name": "a", "annotations": {"argocd.argoproj.io/tracking-id": "x"}}));
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_was_asked_about_is_not_obeyed_without_a_word() {
+    fn an_annotation_set_before_the_migration_has_to_be_confirmed() {
         let found = adopting("Web a", "a", |what| format!("annotate {what}"));
         assert!(
             found.what.contains("release a would become its own"),

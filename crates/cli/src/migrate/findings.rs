@@ -1,38 +1,38 @@
-//! What `kco migrate check` has to say, a line each.
+//! The findings of `kco migrate check`, one per line.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// One thing that will happen, or has to be settled.
+/// Something that will happen, or that has to be settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finding {
-    /// Kind, place and name of what it is about.
+    /// Kind, namespace and name of the object.
     pub(super) about: String,
     /// What will happen.
     pub(super) what: String,
-    /// What an admin does about it; none when nothing has to be done.
+    /// What an admin has to do; none if nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) settle: Option<String>,
 }
 
-/// All of them.
+/// All findings.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// The programs and the release that they come with.
+    /// The programs and their release.
     pub(super) platform: Vec<Finding>,
     /// Definitions and their controllers.
     pub(super) definitions: Vec<Finding>,
     /// Compositions and their releases.
     pub(super) compositions: Vec<Finding>,
-    /// What of Krateo's is removed at the end.
+    /// Krateo's objects that are removed at the end.
     pub(super) removed: Vec<String>,
 }
 
 impl Finding {
-    /// Something that happens by itself.
+    /// Something that happens without an admin.
     pub(super) fn told(about: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             about: about.into(),
@@ -41,7 +41,7 @@ impl Finding {
         }
     }
 
-    /// Something that waits for an admin.
+    /// Something that an admin has to settle.
     pub(super) fn settled_by(
         about: impl Into<String>,
         what: impl Into<String>,
@@ -55,7 +55,7 @@ impl Finding {
 }
 
 impl Report {
-    /// What has to be settled, in words.
+    /// What has to be settled, as text.
     pub(super) fn unsettled(&self) -> Vec<String> {
         let all = self
             .platform
@@ -69,7 +69,7 @@ impl Report {
         .collect()
     }
 
-    /// For people.
+    /// The report as text.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (title, findings) in [
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_to_be_settled_is_marked_and_counted() {
+    fn things_to_settle_are_marked_and_counted() {
         let report = Report {
             definitions: vec![
                 Finding::told("definition a/b", "its controller is replaced"),

@@ -1,4 +1,4 @@
-//! What there is of Krateo in a cluster: its controllers, its webhook, its roles.
+//! Finds what belongs to Krateo in a cluster: its controllers, its webhook, its roles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,27 +17,27 @@ use serde_json::Value;
 /// The webhook that labels compositions.
 const WEBHOOK: &str = "core.provider.krateo.io";
 
-/// By which both tell the parts of a program's pods. Krateo has it in no selector.
+/// The label by which both platforms distinguish the pods of their programs. Krateo's selectors do not use it.
 const COMPONENT: &str = "app.kubernetes.io/component";
 
-/// A controller of Krateo's.
+/// One of Krateo's controllers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Controller {
-    /// Where it runs: in the namespace of its definition.
+    /// Its namespace, which is that of its definition.
     pub(super) namespace: String,
-    /// What its objects are called: plural and version of the type.
+    /// The base of its objects' names: plural and version of the type.
     pub(super) base: String,
 }
 
 impl Controller {
-    /// Name of its Deployment, and of ours.
+    /// Name of its Deployment, which is also the name of ours.
     pub(super) fn deployment(&self) -> String {
         format!("{}-controller", self.base)
     }
 }
 
-/// The controllers that run. A Deployment of the same labels and name that no definition stands for is somebody else's:
-/// whoever may make Deployments can label one so.
+/// The running controllers. A Deployment with these labels and such a name, but without a definition, is not Krateo's:
+/// anyone who may create Deployments can label one that way.
 pub(super) async fn controllers(cluster: &Cluster) -> Result<Vec<Controller>> {
     let definitions: Vec<CompositionDefinition> = cluster
         .list(&ResourceId::of::<CompositionDefinition>(), Selector::default())
@@ -56,8 +56,8 @@ pub(super) async fn controllers(cluster: &Cluster) -> Result<Vec<Controller>> {
     Ok(wanted.into_iter().filter(runs).collect())
 }
 
-/// The controllers that Krateo's core-provider runs for a definition, as it wrote into the status: one for each version that
-/// compositions may be of.
+/// The controllers that Krateo's core-provider runs for a definition, according to its status: one for each version
+/// that compositions may have.
 fn defined(definition: &CompositionDefinition) -> Vec<Controller> {
     let Some(status) = &definition.status else {
         return Vec::new();
@@ -78,13 +78,13 @@ fn defined(definition: &CompositionDefinition) -> Vec<Controller> {
     versions.map(controller).collect()
 }
 
-/// True of a Deployment that Krateo made: its selector cannot become ours.
+/// True for a Deployment that Krateo created: its selector cannot be changed into ours.
 pub(super) fn is_krateos(deployment: &Value) -> bool {
     let selector = &deployment["spec"]["selector"]["matchLabels"];
     deployment["kind"] == "Deployment" && selector.is_object() && selector.get(COMPONENT).is_none()
 }
 
-/// True of an object that belongs to a controller of this platform.
+/// True for an object that belongs to a controller of this platform.
 pub(super) fn is_ours(object: &Value) -> bool {
     object["metadata"]["labels"]
         .get(labels::CONTROLLER_RESOURCE)
@@ -92,7 +92,7 @@ pub(super) fn is_ours(object: &Value) -> bool {
         || name(object).starts_with("composition:")
 }
 
-/// The configurations with the webhook that labels compositions.
+/// The webhook configurations that label compositions.
 pub(super) async fn webhooks(cluster: &Cluster) -> Result<Vec<Value>> {
     let kind = ResourceId::of::<MutatingWebhookConfiguration>();
     let mut all: Vec<Value> = cluster.list(&kind, Selector::default()).await?;
@@ -103,21 +103,21 @@ pub(super) async fn webhooks(cluster: &Cluster) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// How the types of compositions are converted that a webhook converts, by their names.
+/// The conversion settings of those composition types that use a webhook, by name.
 pub(super) async fn conversions(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
     let kind = ResourceId::of::<CustomResourceDefinition>();
     let all: Vec<Value> = cluster.list(&kind, Selector::default()).await?;
     Ok(all.iter().filter_map(converted).collect())
 }
 
-/// The name of a type of compositions and how a webhook converts it; none where no webhook does.
+/// The name of a composition type and its conversion settings; none if it uses no webhook.
 fn converted(type_: &Value) -> Option<(String, Value)> {
     let spec = &type_["spec"];
     let is_ours = spec["group"] == api::COMPOSITION_GROUP && spec["conversion"]["webhook"].is_object();
     is_ours.then(|| (name(type_).to_owned(), spec["conversion"].clone()))
 }
 
-/// True when both conversions call the same webhook: Krateo makes its certificates anew at each start, also after `undo`.
+/// True if both conversions call the same webhook: Krateo generates new certificates at each start, even after `undo`.
 pub(super) fn calls_the_same(one: &Value, other: &Value) -> bool {
     let without_certificates = |conversion: &Value| {
         let mut conversion = conversion.clone();
@@ -130,7 +130,7 @@ pub(super) fn calls_the_same(one: &Value, other: &Value) -> bool {
     without_certificates(one) == without_certificates(other)
 }
 
-/// All that runs the controllers, in the order in which it is put back: what they may do, then they themselves.
+/// Everything that runs the controllers, in the order in which it is restored: permissions first, then Deployments.
 pub(super) async fn objects(cluster: &Cluster, controllers: &[Controller]) -> Result<Vec<Value>> {
     let mut objects = roles(cluster, controllers).await?;
     for controller in controllers {
@@ -150,7 +150,7 @@ pub(super) async fn objects(cluster: &Cluster, controllers: &[Controller]) -> Re
     Ok(objects)
 }
 
-/// What the controllers' accounts are bound to: the roles of their types, and those of releases.
+/// The roles that the controllers' accounts are bound to: those of their types, and those of releases.
 async fn roles(cluster: &Cluster, controllers: &[Controller]) -> Result<Vec<Value>> {
     let mut found = BTreeMap::new();
     let kinds = [
@@ -167,7 +167,7 @@ async fn roles(cluster: &Cluster, controllers: &[Controller]) -> Result<Vec<Valu
                 continue;
             }
             let place = Some(namespace(&binding)).filter(|place| !place.is_empty());
-            // Krateo calls both the same; a role of another name is somebody else's.
+            // Krateo gives a binding and its role the same name; a role with another name is not Krateo's.
             if binding["roleRef"]["name"] == name(&binding)
                 && binding["roleRef"]["kind"] == roles.kind.as_str()
             {
@@ -183,7 +183,7 @@ async fn roles(cluster: &Cluster, controllers: &[Controller]) -> Result<Vec<Valu
     Ok(found.into_values().collect())
 }
 
-/// True when a binding gives something to these controllers and to nobody else.
+/// True if a binding has no other subjects than these controllers.
 fn is_of(binding: &Value, controllers: &[Controller]) -> bool {
     let subjects = binding["subjects"].as_array();
     subjects.is_some_and(|subjects| {
@@ -198,7 +198,7 @@ fn is_of(binding: &Value, controllers: &[Controller]) -> bool {
     })
 }
 
-/// True when a rule of a role allows everything of something.
+/// True if a rule of a role contains a wildcard.
 pub(super) fn has_star(role: &Value) -> bool {
     let mut rules = role["rules"].as_array().into_iter().flatten();
     rules.any(|rule| rule.to_string().contains("\"*\""))
@@ -209,7 +209,7 @@ pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Namespace of an object; empty when it is in none.
+/// Namespace of an object; empty if it is cluster-scoped.
 pub(super) fn namespace(object: &Value) -> &str {
     object["metadata"]["namespace"].as_str().unwrap_or_default()
 }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_told_by_its_selector() {
+    fn a_deployment_is_recognized_by_its_selector() {
         let of = |labels: Value| {
             is_krateos(&json!({"kind": "Deployment", "spec": {"selector": {"matchLabels": labels}}}))
         };
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_are_those_that_a_definition_says() {
+    fn controllers_are_found_through_their_definitions() {
         let definition: CompositionDefinition = serde_json::from_value(json!({
             "metadata": {"name": "web", "namespace": "defs"}, "spec": {"chart": {"url": "oci://r/web"}},
             "status": {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_of_controllers_when_nobody_else_has_something_by_it() {
+    fn a_binding_belongs_to_controllers_if_it_has_no_other_subject() {
         let controllers = [Controller {
             namespace: "defs".into(),
             base: "webs-v1-0-0".into(),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn of_types_that_a_webhook_converts_the_conversion_is_kept() {
+    fn the_conversion_of_types_that_a_webhook_converts_is_saved() {
         let type_ = |group: &str, conversion: Value| {
             json!({
                 "metadata": {"name": format!("webs.{group}")}, "spec": {"group": group, "conversion": conversion},

@@ -1,6 +1,6 @@
-//! A cluster that runs Krateo goes over to this platform, and back, without a release touched.
+//! Migrates a cluster that runs Krateo to this platform, and back, without touching any release.
 //!
-//! What is changed are the programs' own objects: Deployments, roles, webhooks, and the Helm release they came with.
+//! Only the programs' own objects change: Deployments, roles, webhooks, and the Helm release they were installed by.
 //! Types, definitions, compositions and the objects of their releases stay as they are.
 
 pub(crate) mod args;
@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Namespace;
 
 use args::Command;
 
-/// As what objects are written.
+/// The field manager.
 const MANAGER: &str = "kco";
 
 /// Runs a command of `kco migrate`.
@@ -29,7 +29,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
     }
 }
 
-/// What tells one cluster from another: the UID of its first namespace.
+/// Identifies a cluster: the UID of its namespace kube-system.
 async fn identity(cluster: &Cluster) -> Result<String> {
     let id = ObjectId::of::<Namespace>(None, "kube-system")?;
     let namespace = cluster.get_metadata(&id).await?;

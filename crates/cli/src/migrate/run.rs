@@ -1,4 +1,4 @@
-//! `kco migrate run`: object by object, each step found done when it is run again.
+//! `kco migrate run`: migrates object by object. Each step recognizes what an earlier run has done already.
 
 use std::time::{Duration, Instant};
 
@@ -26,13 +26,13 @@ use crate::report::out;
 /// The type of definitions.
 const DEFINITIONS: &str = "compositiondefinitions.core.krateo.io";
 
-/// What Krateo's core-provider marked definitions with, once.
+/// The finalizer by which early versions of Krateo's core-provider marked definitions.
 const FORMER_MARK: &str = "composition.krateo.io/still-exist-compositions-finalizer";
 
-/// How often it is looked whether this platform runs a controller.
+/// How often it is checked whether this platform runs a controller.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Hands over.
+/// Runs the migration.
 pub(super) fn run(args: &Run) -> Result<()> {
     let upgrade = &args.upgrade;
     let backup = session::run(&upgrade.connection, async |session| {
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Run) -> Result<()> {
     })
 }
 
-/// What there is before anything is written, kept in the file; or what an interrupted run kept.
+/// The state before anything is written, saved in the file; or the state that an interrupted run saved.
 async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
     let upgrade = &args.upgrade;
     let cluster = identity(&session.cluster).await?;
@@ -70,18 +70,18 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
                 backup.namespace
             );
         }
-        told("going on with", &[args.backup.display().to_string()])?;
+        told("continuing with", &[args.backup.display().to_string()])?;
         return Ok(backup);
     }
     let record = newest(session, &upgrade.release).await?;
     if *record.status() != Status::Deployed {
         bail!(
-            "release {} is {}: bring it to an end by Helm first",
+            "release {} is {}: finish or roll it back with Helm first",
             upgrade.release,
             record.status()
         );
     }
-    // Values that our chart does not take are told while all of Krateo still runs.
+    // Values that our chart refuses are reported while all of Krateo is still running.
     let wanted = Wanted::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
     let observed = session.find(&upgrade.release).await?;
     if let Some(tag) = check::krateos_tag(&wanted.values_upon(&observed, upgrade.earlier_values)) {
@@ -92,7 +92,7 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
         let unsettled = check::unsettled(session, upgrade).await?;
         if !unsettled.is_empty() {
             bail!(
-                "{} to be settled first, as kco migrate check tells:\n- {}\nOr go on with --unsettled",
+                "{} to be settled first, see kco migrate check:\n- {}\nOr continue with --unsettled",
                 if unsettled.len() == 1 {
                     "one thing is"
                 } else {
@@ -113,7 +113,7 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
     }
     backup.save(&args.backup)?;
     told(
-        "kept the programs' objects in",
+        "saved the programs' objects in",
         &[args.backup.display().to_string()],
     )?;
     Ok(backup)
@@ -130,7 +130,7 @@ pub(super) async fn newest(session: &Session, name: &str) -> Result<Record> {
     })
 }
 
-/// The records of the platform's release, and its objects. Types stay, so they are not among them.
+/// The records of the platform's release, and its objects, except CRDs, which stay.
 async fn platform(session: &Session, name: &str, record: &Record) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for record in session.history(name).await? {
@@ -154,12 +154,12 @@ pub(super) fn is_type(id: &ObjectId) -> bool {
     id.resource().plural == "customresourcedefinitions"
 }
 
-/// The type of definitions leaves Krateo's release, which would take it along at the next upgrade, and all definitions with
-/// it.
+/// Takes the CRD of definitions out of Krateo's release, which would otherwise delete it at the next upgrade, and all
+/// definitions with it.
 async fn keep_definitions(session: &Session, backup: &Backup) -> Result<()> {
     let id = ObjectId::of::<CustomResourceDefinition>(None, DEFINITIONS)?;
     let live = session.cluster.get_metadata(&id).await?;
-    let live = live.context("the type of definitions is not there: is this a cluster with Krateo?")?;
+    let live = live.context("the type of definitions does not exist: is this a cluster with Krateo?")?;
     let annotations = live.metadata.annotations.unwrap_or_default();
     if annotations
         .get("helm.sh/resource-policy")
@@ -182,15 +182,12 @@ async fn keep_definitions(session: &Session, backup: &Backup) -> Result<()> {
         let data = ByteString(release::encode(&record)?);
         let patch = json!({"data": {"release": data}});
         session.cluster.merge(&id, &patch, MANAGER).await?;
-        told(
-            "left to themselves, out of the release:",
-            &[DEFINITIONS.to_owned()],
-        )?;
+        told("taken out of the release:", &[DEFINITIONS.to_owned()])?;
     }
     Ok(())
 }
 
-/// Takes types out of what a release says that it has; false when it has none.
+/// Removes CRDs from a release's manifest; false if it contains none.
 fn without_types(record: &mut Release) -> Result<bool> {
     let mut kept = String::new();
     let mut is_changed = false;
@@ -211,7 +208,8 @@ fn without_types(record: &mut Release) -> Result<bool> {
     Ok(is_changed)
 }
 
-/// Krateo's programs go, core-provider first: it would start the controllers again. Two controllers would work on one release.
+/// Stops Krateo's programs, core-provider first, because it would start the controllers again. Otherwise two
+/// controllers would work on one release.
 async fn stop(session: &Session, backup: &Backup) -> Result<()> {
     let programs = backup.platform.iter().filter(|object| krateo::is_krateos(object));
     let programs = programs.map(|program| {
@@ -240,15 +238,15 @@ pub(super) async fn remove_and_wait(session: &Session, id: &ObjectId) -> Result<
         .cluster
         .wait_until(id, Goal::Gone, STOPPED_WITHIN, &mut |_| {})
         .await
-        .with_context(|| format!("{id} does not go: run the same again"))?;
+        .with_context(|| format!("{id} is not gone: run the same command again"))?;
     Ok(())
 }
 
-/// How long pods may take to end.
+/// How long to wait for pods to end.
 const STOPPED_WITHIN: Duration = Duration::from_mins(3);
 
-/// Compositions can be read and changed while nobody answers Krateo's webhooks: types are converted by copying, as our
-/// core-provider has it, and new compositions alone wait for somebody who labels them.
+/// Lets compositions be read and changed while nothing answers Krateo's webhooks: types are converted by copying, as
+/// with our core-provider, and only new compositions wait until something labels them.
 async fn open_types(session: &Session, backup: &Backup) -> Result<()> {
     for (name, before) in &backup.conversions {
         let id = ObjectId::of::<CustomResourceDefinition>(None, name)?;
@@ -270,7 +268,7 @@ async fn open_types(session: &Session, backup: &Backup) -> Result<()> {
     Ok(())
 }
 
-/// The webhooks, called for new objects alone.
+/// The webhooks, restricted to new objects.
 fn called_for_new_ones(mut webhooks: Value) -> Value {
     for rule in webhooks
         .as_array_mut()
@@ -284,8 +282,9 @@ fn called_for_new_ones(mut webhooks: Value) -> Value {
     webhooks
 }
 
-/// Tells controllers where the records of releases are: they list no Secrets, and Krateo, which makes a revision at every look
-/// and keeps three, says in no status where it is. A release whose records are not found would be installed anew.
+/// Tells controllers where the records of releases are. They list no Secrets, and Krateo's status does not say which
+/// revision is the newest, although Krateo creates one on every pass and keeps three. If its records were not found, a
+/// release would be installed again.
 async fn tell_revisions(session: &Session) -> Result<()> {
     for resource in find::types(session, None).await? {
         for composition in find::all(session, &resource, Selector::default()).await? {
@@ -304,7 +303,7 @@ async fn tell_revisions(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Where a policy of ours labels compositions, nobody answers Krateo's webhook any more, and every write would be refused.
+/// Once a policy of ours labels compositions, nothing answers Krateo's webhook, and every write would be refused.
 async fn unhook(session: &Session, backup: &Backup) -> Result<()> {
     let record = newest(session, &backup.release).await?;
     if !record
@@ -312,7 +311,7 @@ async fn unhook(session: &Session, backup: &Backup) -> Result<()> {
         .manifest
         .contains("kind: MutatingAdmissionPolicy\n")
     {
-        // core-provider puts its own address into the configuration of that name.
+        // core-provider writes its own address into the configuration of that name.
         return Ok(());
     }
     for webhook in krateo::webhooks(&session.cluster).await? {
@@ -326,7 +325,7 @@ async fn unhook(session: &Session, backup: &Backup) -> Result<()> {
     Ok(())
 }
 
-/// Waits until core-provider runs each type's controller.
+/// Waits until core-provider runs the controller of each type.
 async fn await_controllers(session: &Session, backup: &Backup, timeout: Duration) -> Result<()> {
     let until = Instant::now() + timeout;
     loop {
@@ -341,7 +340,7 @@ async fn await_controllers(session: &Session, backup: &Backup, timeout: Duration
         }
         if Instant::now() >= until {
             bail!(
-                "core-provider runs no controller of {} yet: look at the conditions of its definition, then run the same again; \
+                "core-provider runs no controller of {} yet: read the conditions of its definition, then run the same command again; \
                  until then the former roles stay",
                 missing.join(", ")
             );
@@ -366,7 +365,7 @@ async fn is_run(session: &Session, controller: &Controller) -> Result<bool> {
     Ok(false)
 }
 
-/// What is left of Krateo goes last: accounts, roles that allow everything, maps, marks.
+/// Removes what is left of Krateo: accounts, roles with wildcards, `ConfigMaps`, and the old finalizers.
 async fn clear(session: &Session, backup: &Backup) -> Result<()> {
     let mut removed = Vec::new();
     for object in backup
@@ -379,7 +378,7 @@ async fn clear(session: &Session, backup: &Backup) -> Result<()> {
             .locate(object, Some(krateo::namespace(object)))
             .await?;
         let live: Option<Value> = session.cluster.get(&id).await?;
-        // What has the same name and place is ours by now.
+        // The object with the same name in the same place belongs to us now.
         if live.is_some_and(|live| !krateo::is_ours(&live)) {
             session
                 .cluster
@@ -396,7 +395,8 @@ async fn clear(session: &Session, backup: &Backup) -> Result<()> {
     ))
 }
 
-/// Takes off definitions what an early Krateo kept them by. Nobody else does, and one that goes would wait for ever.
+/// Removes the finalizer that an early Krateo added to definitions. Nothing else removes it, so a deleted definition
+/// would stay for ever.
 async fn unmark(session: &Session) -> Result<Vec<String>> {
     let kind = ResourceId::of::<api::CompositionDefinition>();
     let definitions: Vec<Value> = session.cluster.list(&kind, Selector::default()).await?;
@@ -408,12 +408,12 @@ async fn unmark(session: &Session) -> Result<Vec<String>> {
         let place = krateo::namespace(&definition);
         let id = ObjectId::new(kind.clone(), Some(place), krateo::name(&definition))?;
         session.cluster.merge(&id, &patch, MANAGER).await?;
-        unmarked.push(format!("the former mark of {id}"));
+        unmarked.push(format!("the old finalizer of {id}"));
     }
     Ok(unmarked)
 }
 
-/// What takes the former mark off a definition, where it has it.
+/// The patch that removes the old finalizer from a definition, if it has it.
 fn unmarking(definition: &Value) -> Option<Value> {
     let metadata = &definition["metadata"];
     let finalizers = metadata["finalizers"].as_array();
@@ -433,7 +433,7 @@ fn unmarking(definition: &Value) -> Option<Value> {
     Some(patch)
 }
 
-/// Says what was done with what, a line each.
+/// Prints what was done with each object, one per line.
 pub(super) fn told(what: &str, objects: &[String]) -> Result<()> {
     for object in objects {
         out(&format!("{what} {object}\n"))?;
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_an_early_krateo_is_taken_off_and_no_other_finalizer() {
+    fn only_the_finalizer_of_an_early_krateo_is_removed() {
         let definition = |labels: Value, finalizers: Value| json!({"metadata": {"resourceVersion": "7", "labels": labels, "finalizers": finalizers}});
         assert_eq!(unmarking(&definition(json!({"a": "b"}), json!(["other"]))), None);
         let both = definition(json!({FORMER_MARK: "", "a": "b"}), json!([FORMER_MARK, "other"]));

@@ -1,7 +1,7 @@
-//! `kco migrate undo`: Krateo's programs are put back, and this platform's go.
+//! `kco migrate undo`: restores Krateo's programs, and removes this platform's.
 //!
-//! Types, definitions, compositions and the objects of releases stay: types keep all fields that they serve, so that nothing
-//! is pruned. Of types, how they are converted is put back alone.
+//! Types, definitions, compositions and the objects of releases stay: types keep all fields that they serve, so that
+//! nothing is pruned. The only thing that is restored in types is their conversion.
 
 use anyhow::{Context as _, Result, bail};
 use cluster::{Apply, Cluster, Delete, ObjectId, Propagation, ResourceId, Selector};
@@ -21,14 +21,14 @@ use super::{MANAGER, identity, krateo};
 use crate::release::session::{self, Session};
 use crate::report::out;
 
-/// Puts back.
+/// Runs the restore.
 pub(super) fn run(args: &Undo) -> Result<()> {
     session::run(&args.connection, async |session| {
         let cluster = identity(&session.cluster).await?;
         let backup = Backup::load(&args.backup, &cluster)?;
         let backup = backup.with_context(|| format!("there is no backup {}", args.backup.display()))?;
         let session = session.at(&backup.namespace);
-        // Programs first: two controllers would work on one release.
+        // Our programs first, because otherwise two controllers would work on one release.
         stop(&session, &backup).await?;
         withdraw(&session.cluster).await?;
         remove_platform(&session, &backup).await?;
@@ -43,8 +43,8 @@ pub(super) fn run(args: &Undo) -> Result<()> {
     })
 }
 
-/// This platform's Deployments go: core-provider, which would start controllers again, chart-inspector, and then the controllers
-/// that are there once it is gone.
+/// Stops this platform's Deployments: core-provider, which would start controllers again, then chart-inspector, then
+/// the controllers that exist once core-provider is gone.
 async fn stop(session: &Session, backup: &Backup) -> Result<()> {
     for object in backup
         .platform
@@ -60,7 +60,7 @@ async fn stop(session: &Session, backup: &Backup) -> Result<()> {
     Ok(())
 }
 
-/// Removes a Deployment and waits until its pods are gone; one of Krateo's stays.
+/// Deletes a Deployment and waits until its pods are gone; one of Krateo's stays.
 async fn stop_ours(session: &Session, id: &ObjectId) -> Result<()> {
     let live: Option<Value> = session.cluster.get(id).await?;
     if live.is_some_and(|live| !krateo::is_krateos(&live)) {
@@ -70,7 +70,7 @@ async fn stop_ours(session: &Session, id: &ObjectId) -> Result<()> {
     Ok(())
 }
 
-/// Objects of this platform's controllers of one kind.
+/// The objects of one kind that belong to this platform's controllers.
 async fn of_controllers(cluster: &Cluster, kind: &ResourceId) -> Result<Vec<Value>> {
     let selector = Selector {
         namespace: None,
@@ -79,8 +79,9 @@ async fn of_controllers(cluster: &Cluster, kind: &ResourceId) -> Result<Vec<Valu
     Ok(cluster.list(kind, selector).await?)
 }
 
-/// What allows and bounds this platform's controllers goes: the policies would refuse writes of the former ones of the same
-/// name. The keys of types stay: no release has to be taken over anew at the next try.
+/// Removes the permissions and policies of this platform's controllers: the policies would refuse writes of Krateo's
+/// controllers of the same name. The keys of types stay, so that no release has to be taken over again at the next
+/// attempt.
 async fn withdraw(cluster: &Cluster) -> Result<()> {
     let mut kinds = [
         ResourceId::of::<ClusterRoleBinding>(),
@@ -108,8 +109,9 @@ async fn withdraw(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// When an object of this kind goes: rights first, by their bindings, and what bounds them last. In the other order, whoever
-/// has the token of an account could do for that time, and however long an interrupted `undo` lies, what was never allowed.
+/// The order of removal by kind: permissions first, starting with the bindings, and the policies that limit them last.
+/// In the opposite order, anyone with an account's token could do things that were never allowed, until `undo` is
+/// complete, even if it is interrupted for long.
 fn turn(kind: &ResourceId) -> u8 {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => 0,
@@ -119,7 +121,7 @@ fn turn(kind: &ResourceId) -> u8 {
     }
 }
 
-/// What this platform's chart has beyond Krateo's goes.
+/// Removes what this platform's chart contains beyond Krateo's.
 async fn remove_platform(session: &Session, backup: &Backup) -> Result<()> {
     let record = newest(session, &backup.release).await?;
     if record.revision() <= backup.revision {
@@ -155,8 +157,8 @@ async fn remove_platform(session: &Session, backup: &Backup) -> Result<()> {
     Ok(())
 }
 
-/// Types are converted by Krateo's webhook again: its core-provider writes its certificates into that configuration, and does
-/// not start where there is none. What types serve stays.
+/// Restores the conversion by Krateo's webhook: Krateo's core-provider writes its certificates into that configuration,
+/// and does not start if there is none. Served versions stay.
 async fn convert(cluster: &Cluster, backup: &Backup) -> Result<()> {
     for (name, conversion) in &backup.conversions {
         let id = ObjectId::of::<CustomResourceDefinition>(None, name)?;
@@ -172,7 +174,7 @@ async fn convert(cluster: &Cluster, backup: &Backup) -> Result<()> {
     Ok(())
 }
 
-/// Programs last, so that they may do what they did.
+/// Programs last, so that they find their permissions.
 async fn restore(session: &Session, backup: &Backup) -> Result<()> {
     let (programs, others): (Vec<_>, Vec<_>) = backup
         .platform
@@ -189,9 +191,9 @@ async fn restore(session: &Session, backup: &Backup) -> Result<()> {
             && object["kind"] == "Deployment"
             && !krateo::is_krateos(live)
         {
-            bail!("{id} is not Krateo's: somebody runs this platform again; run the same again");
+            bail!("{id} is not Krateo's: somebody started this platform again; run the same command again");
         }
-        // The reference of a binding cannot be changed.
+        // The role of a binding cannot be changed, so the binding is replaced.
         if live.is_some_and(|live| live["roleRef"] != object["roleRef"]) {
             session
                 .cluster
@@ -212,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_go_before_what_bounds_them() {
+    fn permissions_are_removed_before_the_policies_that_limit_them() {
         let bounds = [
             ResourceId::of::<ValidatingAdmissionPolicyBinding>(),
             ResourceId::of::<ValidatingAdmissionPolicy>(),

@@ -17,7 +17,7 @@ pub(crate) enum Command {
     Reset(Box<Reset>),
 }
 
-/// What to list.
+/// The arguments of `list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct List {
     pub(crate) connection: Connection,
 }
 
-/// What to remove.
+/// The arguments of `reset`.
 #[derive(Debug, Args)]
 pub(crate) struct Reset {
     /// Name of the node.

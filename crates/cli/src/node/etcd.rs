@@ -1,4 +1,5 @@
-//! Members of etcd, by `etcdctl` in a pod on a control plane: nothing else reaches etcd, whose keys are on those nodes alone.
+//! Manages members of etcd with `etcdctl` in a pod on a control plane node: etcd cannot be reached in any other way,
+//! because its keys are only on those nodes.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +15,16 @@ use super::plan::Etcd;
 /// The field manager.
 const MANAGER: &str = "kco";
 
-/// Where kubeadm has the keys of etcd.
+/// Where kubeadm stores the keys of etcd.
 const PKI: &str = "/etc/kubernetes/pki/etcd";
 
-/// How much of what etcdctl prints is read.
+/// How much of the output of etcdctl is read.
 const TAIL: Tail = Tail {
     lines: 100,
     bytes: 64 * 1024,
 };
 
-/// Removes the member of this name. False when there is none.
+/// Removes the member of this name. False if there is none.
 pub(super) async fn remove_member(
     cluster: &Cluster,
     etcd: &Etcd,
@@ -38,7 +39,7 @@ pub(super) async fn remove_member(
     Ok(true)
 }
 
-/// The id of a member, in the lines of `etcdctl member list`: id, state, name, and more, separated by commas.
+/// The id of a member, from the output of `etcdctl member list`: id, state, name and more, separated by commas.
 fn member(printed: &str, name: &str) -> Option<String> {
     printed.lines().find_map(|line| {
         let mut fields = line.split(',').map(str::trim);
@@ -48,7 +49,7 @@ fn member(printed: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Runs etcdctl to its end, and returns what it printed. The pod is gone afterwards.
+/// Runs etcdctl to completion, returns its output, and deletes the pod.
 async fn run(cluster: &Cluster, etcd: &Etcd, arguments: &[&str], patience: Duration) -> Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).context("could not name a pod")?;
@@ -68,15 +69,12 @@ async fn run(cluster: &Cluster, etcd: &Etcd, arguments: &[&str], patience: Durat
     }
 }
 
-/// Waits until the pod has ended. True when it ended well.
+/// Waits until the pod has ended. True if it succeeded.
 async fn wait(cluster: &Cluster, id: &ObjectId, patience: Duration) -> Result<bool> {
     let started = Instant::now();
     loop {
         let found: Option<Pod> = cluster.get(id).await?;
-        let status = found
-            .context("somebody deleted the pod")?
-            .status
-            .unwrap_or_default();
+        let status = found.context("the pod was deleted")?.status.unwrap_or_default();
         match status.phase.as_deref() {
             Some("Succeeded") => return Ok(true),
             Some("Failed") => return Ok(false),
@@ -111,7 +109,7 @@ fn pod(id: &ObjectId, etcd: &Etcd, arguments: &[&str]) -> Value {
                 "image": etcd.image,
                 "imagePullPolicy": "IfNotPresent",
                 "command": command,
-                // Root without any capability: the keys are root's alone.
+                // Root without any capability: only root can read the keys.
                 "securityContext": {
                     "runAsUser": 0,
                     "allowPrivilegeEscalation": false,

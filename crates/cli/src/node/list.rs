@@ -1,4 +1,4 @@
-//! `kco node list`: who is there, and who is about to come.
+//! `kco node list`: the nodes of the cluster, and the machines that are joining.
 
 use std::collections::BTreeMap;
 
@@ -27,14 +27,14 @@ struct Row {
     address: String,
 }
 
-/// Prints the nodes by name.
+/// Prints the nodes sorted by name.
 pub(super) fn run(args: &List) -> Result<()> {
     let (rows, screen) = session::run(&args.connection, async |session| {
         let cluster = &session.cluster;
         let nodes: Vec<Node> = cluster
             .list(&ResourceId::of::<Node>(), Selector::default())
             .await?;
-        // A cluster that was not made by `kco init` does not know the type.
+        // A cluster that was not created by `kco init` does not have this type.
         let joining = cluster
             .list(&ResourceId::of::<JoiningNode>(), Selector::default())
             .await;
@@ -56,7 +56,7 @@ fn rows(nodes: &[Node], joining: &[JoiningNode]) -> Vec<Row> {
         (spec.name.clone(), row)
     });
     let there = nodes.iter().map(|node| (node.name_any(), row(node)));
-    // Who is there has joined, whatever is left of its ticket.
+    // A machine that has a Node has joined, even if its ticket is still there.
     let rows: BTreeMap<String, Row> = waiting.chain(there).collect();
     rows.into_values().collect()
 }
@@ -76,7 +76,7 @@ fn row(node: &Node) -> Row {
     }
 }
 
-/// True when the node's kubelet says that it can run pods.
+/// True if the node's kubelet reports that it can run pods.
 pub(super) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `kco node`: the nodes of a cluster that `kco init` made, and what is left of one that does not come back.
+//! `kco node`: lists the nodes of a cluster that `kco init` created, and cleans up after one that does not come back.
 
 pub(crate) mod args;
 mod etcd;
@@ -8,10 +8,10 @@ mod reset;
 
 use anyhow::Result;
 
-/// Nodes that run an API server, as kubeadm marks them.
+/// The label by which kubeadm marks nodes that run an API server.
 const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
-/// Where kubeadm runs etcd.
+/// The namespace in which kubeadm runs etcd.
 const KUBE_SYSTEM: &str = "kube-system";
 
 /// Runs a command of `kco node`.

@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-/// What the cluster knows.
+/// What the cluster knows about the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Observed {
     pub(super) name: String,
     /// Its Node, if there is one.
     pub(super) node: Option<NodeFacts>,
-    /// Another control plane that is ready, by which etcd is reached.
+    /// Another control plane node that is ready, through which etcd can be reached.
     pub(super) other: Option<Etcd>,
-    /// `JoiningNodes` that are about it, by their names.
+    /// Names of the `JoiningNodes` for it.
     pub(super) joining: Vec<String>,
 }
 
-/// What is known of a Node.
+/// Facts about a Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeFacts {
     pub(super) is_control_plane: bool,
     pub(super) is_ready: bool,
 }
 
-/// Where etcd is reached.
+/// Where etcd can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Etcd {
     /// The node it runs on.
@@ -30,14 +30,14 @@ pub(super) struct Etcd {
     pub(super) image: String,
 }
 
-/// One thing to do.
+/// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// First: a member that is gone counts for the majority until it is removed.
+    /// First, because a dead member counts for the quorum until it is removed.
     RemoveMember(Etcd),
-    /// Others wait for a control plane that joins.
+    /// Other control planes wait until this one has finished joining.
     DeleteJoining(String),
-    /// Last, so that what was cut off is done again.
+    /// Last, so that an interrupted reset is repeated from the start.
     DeleteNode,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Why nothing is done.
+/// Why nothing can be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Blocked {
     NotThere(String),
@@ -68,7 +68,7 @@ impl fmt::Display for Blocked {
         match self {
             Self::NotThere(name) => write!(
                 formatter,
-                "there is no node {name}, and none of that name is joining: `kco node list` shows them"
+                "there is no node {name}, and no machine of that name is joining: `kco node list` shows them"
             ),
             Self::Ready(name) => write!(
                 formatter,
@@ -77,7 +77,7 @@ impl fmt::Display for Blocked {
             ),
             Self::LastControlPlane(name) => write!(
                 formatter,
-                "{name} is a control plane, and there is no other one that is ready, by which its member of etcd could be removed"
+                "{name} is a control plane node, and no other one is ready through which its etcd member could be removed"
             ),
         }
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Blocked {
 
 impl std::error::Error for Blocked {}
 
-/// Decides.
+/// Returns the steps in order.
 pub(super) fn plan(observed: &Observed) -> Result<Vec<Step>, Blocked> {
     let name = || observed.name.clone();
     if observed.node.is_none() && observed.joining.is_empty() {
@@ -110,7 +110,7 @@ pub(super) fn plan(observed: &Observed) -> Result<Vec<Step>, Blocked> {
     Ok(steps)
 }
 
-/// What is left to an administrator.
+/// What an administrator has to do afterwards.
 pub(super) fn remains(observed: &Observed) -> String {
     let name = &observed.name;
     let keys = if observed.node.is_some_and(|node| node.is_control_plane) {
@@ -172,7 +172,7 @@ mod tests {
                 Step::DeleteNode,
             ])
         );
-        // Killed before it was a node.
+        // Killed before it became a Node.
         let never_there = Observed {
             node: None,
             ..joining
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_undone_is_said() {
+    fn the_output_says_what_cannot_be_undone() {
         assert!(remains(&control_plane()).contains("keys of the cluster"));
         assert!(!remains(&worker()).contains("keys of the cluster"));
     }

@@ -1,4 +1,4 @@
-//! `kco node reset`: what is left of a node goes.
+//! `kco node reset`: removes what is left of a node.
 
 use anyhow::{Context as _, Result};
 use api::joining::JoiningNode;
@@ -13,7 +13,7 @@ use super::{CONTROL_PLANE_LABEL, KUBE_SYSTEM, etcd};
 use crate::release::session;
 use crate::report::out;
 
-/// Takes the node out, or says what that would be.
+/// Removes the node, or prints what would be done.
 pub(super) fn run(args: &Reset) -> Result<()> {
     session::run(&args.connection, async |session| {
         let cluster = &session.cluster;
@@ -22,8 +22,8 @@ pub(super) fn run(args: &Reset) -> Result<()> {
         for step in &steps {
             if args.yes {
                 let done = perform(cluster, args, step).await;
-                let told =
-                    done.with_context(|| format!("could not {step}; the same command goes on from there"))?;
+                let told = done
+                    .with_context(|| format!("could not {step}; run the same command again to continue"))?;
                 out(&format!("{}: {told}\n", args.name))?;
             } else {
                 out(&format!("{}: would {step}\n", args.name))?;
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Reset) -> Result<()> {
         }
         out(&remains(&observed))?;
         if !args.yes {
-            out("nothing was done: say --yes\n")?;
+            out("nothing was done: add --yes to do it\n")?;
         }
         Ok(())
     })
@@ -41,7 +41,7 @@ async fn observe(cluster: &Cluster, name: &str) -> Result<Observed> {
     let nodes: Vec<Node> = cluster
         .list(&ResourceId::of::<Node>(), Selector::default())
         .await?;
-    // A cluster that was not made by `kco init` does not know the type.
+    // A cluster that was not created by `kco init` does not have this type.
     let joining: Vec<JoiningNode> = cluster
         .list(&ResourceId::of::<JoiningNode>(), Selector::default())
         .await
@@ -67,7 +67,7 @@ async fn observe(cluster: &Cluster, name: &str) -> Result<Observed> {
     })
 }
 
-/// The etcd that kubeadm runs on a control plane.
+/// The etcd that kubeadm runs on a control plane node.
 async fn etcd_on(cluster: &Cluster, node: &str) -> Result<Option<Etcd>> {
     let id = ObjectId::of::<Pod>(Some(KUBE_SYSTEM), &format!("etcd-{node}"))?;
     let pod: Option<Pod> = cluster.get(&id).await?;
@@ -80,7 +80,7 @@ async fn etcd_on(cluster: &Cluster, node: &str) -> Result<Option<Etcd>> {
     }))
 }
 
-/// Does one thing, and says what came of it.
+/// Performs one step, and returns its result in words.
 async fn perform(cluster: &Cluster, args: &Reset, step: &Step) -> Result<&'static str> {
     let name = &args.name;
     match step {

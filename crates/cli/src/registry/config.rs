@@ -1,5 +1,5 @@
-//! The file in which Helm keeps logins, in Docker's form (oras-go's `credentials/internal/config`). Reading logins is
-//! `charts::source::DockerConfig`'s; this writes them, and leaves alone whatever else is in the file.
+//! The file in which Helm stores logins, in Docker's format (oras-go's `credentials/internal/config`).
+//! `charts::source::DockerConfig` reads logins; this writes them, and leaves everything else in the file alone.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::private_file;
 
-/// The file, read.
+/// The content of the file.
 #[derive(Debug)]
 pub(super) struct Config {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Reads the file. One that is not there or empty has no logins.
+    /// Reads the file. If it does not exist or is empty, there are no logins.
     pub(super) fn load(path: PathBuf) -> Result<Self> {
         let text = match std::fs::read(&path) {
             Err(absent) if absent.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -31,12 +31,12 @@ impl Config {
                 content: Map::new(),
             });
         }
-        // The text of a JSON error quotes what it found, which may be a password.
+        // The message of a JSON error quotes the input, which may contain a password.
         let content = serde_json::from_slice(&text).map_err(|error| unusable(&path, error.line()))?;
         Ok(Self { path, content })
     }
 
-    /// The program to which the login at a server is left.
+    /// The credential helper for the login at a server.
     pub(super) fn helper(&self, server: &str) -> Option<&str> {
         let of_server = self
             .content
@@ -47,14 +47,14 @@ impl Config {
         named.filter_map(Value::as_str).find(|helper| !helper.is_empty())
     }
 
-    /// Keeps a login.
+    /// Stores a login.
     pub(super) fn put(&mut self, server: &str, username: &str, password: &str) -> Result<()> {
         let auth = STANDARD.encode(format!("{username}:{password}"));
         self.logins()?.insert(server.to_owned(), json!({"auth": auth}));
         self.save()
     }
 
-    /// Forgets a login.
+    /// Removes a login.
     pub(super) fn remove(&mut self, server: &str) -> Result<()> {
         if self.content.contains_key("auths") && self.logins()?.remove(server).is_some() {
             return self.save();
@@ -68,9 +68,12 @@ impl Config {
         if logins.is_null() {
             *logins = json!({});
         }
-        logins
-            .as_object_mut()
-            .with_context(|| format!("{} cannot be used: its auths are no JSON object", path.display()))
+        logins.as_object_mut().with_context(|| {
+            format!(
+                "{} cannot be used: its auths are not a JSON object",
+                path.display()
+            )
+        })
     }
 
     fn save(&self) -> Result<()> {
@@ -84,7 +87,7 @@ impl Config {
 
 fn unusable(path: &Path, line: usize) -> anyhow::Error {
     anyhow::anyhow!(
-        "{} cannot be used: it is no JSON object, by its line {line}; correct or remove it",
+        "{} cannot be used: it is not a JSON object, see line {line}; correct or remove it",
         path.display()
     )
 }
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_without_quoting_it() {
+    fn an_error_about_a_file_does_not_quote_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.json");
         for text in ["s3cret", "[\"s3cret\"]", "{\"auths\": {\"s3cret"] {

@@ -1,4 +1,4 @@
-//! `kco registry`: logins at registries, kept where Helm keeps them (Helm's `pkg/registry/client.go`).
+//! `kco registry`: logins at registries, stored where Helm stores them (Helm's `pkg/registry/client.go`).
 
 mod config;
 
@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use crate::{credential_helper, environment, fetch, prompt, report};
 use config::Config;
 
-/// Who is logged in where.
+/// Logging in and out.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Log in to a registry: the login is tried there, then kept.
@@ -77,7 +77,7 @@ fn login(args: &Login) -> Result<()> {
         args.key_file.as_deref(),
     )?;
     let (username, password) = credentials(args)?;
-    // A login that cannot be kept is not tried either.
+    // Reads the file first, so that a login that cannot be stored is not tried.
     let mut config = Config::load(environment::path("HELM_REGISTRY_CONFIG"))?;
     let shown = Credentials {
         username: username.clone(),
@@ -103,7 +103,7 @@ fn logout(args: &Logout) -> Result<()> {
     report::out(&format!("Removing login credentials for {}\n", args.host))
 }
 
-/// User name and password as Helm asks for what was not given.
+/// User name and password; asks for those that were not given, as Helm does.
 fn credentials(args: &Login) -> Result<(String, String)> {
     let username = args.username.clone().unwrap_or_default();
     if args.password_stdin {

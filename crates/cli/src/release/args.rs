@@ -8,7 +8,7 @@ use helm_client::release::CrdPolicy;
 
 use crate::args::{Source, Values};
 
-/// Which cluster, and which namespace of it.
+/// The cluster, and the namespace in it.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct Connection {
@@ -47,7 +47,7 @@ pub(crate) enum Colour {
     Never,
 }
 
-/// How results are printed.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Table,
@@ -81,7 +81,7 @@ fn wait_for(text: &str) -> Result<WaitFor, String> {
     }
 }
 
-/// `5m0s`, as Go prints and reads durations.
+/// A duration in Go's format, such as `5m0s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -197,7 +197,7 @@ pub(crate) struct Making {
     without_effect: WithoutEffect,
 }
 
-/// Flags of Helm for what is always so here: objects are applied by the server, which validates them.
+/// Flags of Helm whose behaviour is always on here: objects are applied by the server, which validates them.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Accepted without effect")]
 struct WithoutEffect {
@@ -403,7 +403,7 @@ pub(crate) struct Get {
     pub(crate) what: What,
 }
 
-/// Which part of a record.
+/// The part of a record.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum What {
     /// All of it.
@@ -443,7 +443,7 @@ pub(crate) struct GetValues {
     pub(crate) part: GetPart,
 }
 
-/// `kco diff`: as [`Upgrade`], and nothing is written.
+/// `kco diff`: the arguments of [`Upgrade`]; nothing is written.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     /// The name of the release.

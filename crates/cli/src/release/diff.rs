@@ -1,4 +1,4 @@
-//! `kco diff`: what an upgrade would change, object by object, as the server says.
+//! `kco diff`: what an upgrade would change, object by object, according to the server's dry run.
 
 use std::fmt::Write as _;
 
@@ -72,7 +72,7 @@ fn shown(changes: &[Change], screen: Screen) -> Result<String> {
     Ok(text)
 }
 
-/// Both sides as YAML, line by line, with what is around a change.
+/// Both objects as YAML, compared line by line, with context around each change.
 fn difference(before: &Value, after: &Value, screen: Screen) -> Result<String> {
     let (before, after) = (essence(before), essence(after));
     let (before, after) = without_secrets(before, after);
@@ -103,7 +103,7 @@ fn difference(before: &Value, after: &Value, screen: Screen) -> Result<String> {
     Ok(text)
 }
 
-/// An object without what the server keeps account of.
+/// An object without the fields that the server maintains.
 fn essence(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -124,11 +124,11 @@ fn essence(object: &Value) -> Value {
     object
 }
 
-/// Where `kubectl apply` keeps a copy of all that it was given.
+/// The annotation in which `kubectl apply` stores a copy of everything it was given.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Both sides of a Secret with words in place of what it holds: which keys there are and which change is shown,
-/// nothing else.
+/// Both versions of a Secret with their contents replaced by placeholders: only the keys and which of them change are
+/// shown.
 fn without_secrets(mut before: Value, mut after: Value) -> (Value, Value) {
     let is_secret = |object: &Value| object["kind"] == "Secret" && object["apiVersion"] == "v1";
     if !is_secret(&before) && !is_secret(&after) {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_secret_holds_is_never_shown() {
+    fn the_contents_of_a_secret_are_never_shown() {
         let secret = |data: Value| {
             json!({"apiVersion": "v1", "kind": "Secret", "data": data, "metadata": {"annotations": {
             LAST_APPLIED: data.to_string(), "team": "a"}}})

@@ -1,4 +1,4 @@
-//! `kco drift`: what became of a release's objects since they were applied, and by whom.
+//! `kco drift`: what changed in a release's objects since they were applied, and who changed it.
 
 use anyhow::{Context as _, Result};
 use helm_client::release::Options;
@@ -33,7 +33,7 @@ struct Finding {
     mode: &'static str,
 }
 
-/// Prints what drifted, and with `--correct` writes it again.
+/// Prints what drifted, and with `--correct` corrects it.
 pub(crate) fn run(args: &args::Drift) -> Result<()> {
     let policy: Policy = args.policy.join(",").parse().context("invalid --policy")?;
     let (findings, screen) = session::run(&args.connection, async |session| {

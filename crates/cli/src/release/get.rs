@@ -12,12 +12,12 @@ use super::session;
 use super::status::{self, Shown};
 use crate::report::out;
 
-/// Prints the part that was asked for.
+/// Prints the requested part.
 pub(crate) fn run(args: &Get) -> Result<()> {
     match &args.what {
         What::All(part) => all(part),
         What::Hooks(part) => out(&hooks(&release(part)?)),
-        // The manifest ends with a line break of its own; Helm adds another.
+        // The manifest ends with a line break; Helm adds another one.
         What::Manifest(part) => out(&format!("{}\n", release(part)?.manifest)),
         What::Notes(part) => out(&notes(&release(part)?)),
         What::Values(values) => print_values(values),
@@ -97,7 +97,7 @@ fn all(part: &GetPart) -> Result<()> {
     out(&text)
 }
 
-/// The user's values; Helm prints null where there are none.
+/// The user's values; Helm prints null if there are none.
 fn given(release: &Release) -> Value {
     if release.config.is_empty() {
         return Value::Null;
@@ -105,7 +105,7 @@ fn given(release: &Release) -> Value {
     Value::Object(release.config.clone())
 }
 
-/// The user's values over the chart's defaults; nulls delete.
+/// The user's values merged over the chart's defaults; nulls delete.
 pub(super) fn computed(release: &Release) -> Map<String, Value> {
     let mut values = release.chart.values.clone();
     helm::values::merge(&mut values, release.config.clone());

@@ -12,7 +12,7 @@ use super::session;
 use super::status::{app_version, chart_name};
 use super::table::{Cell, table};
 
-/// A revision in Helm's words and order.
+/// A revision with Helm's fields, in Helm's order.
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "they are the fields that Helm prints")]
 struct Revision {
@@ -86,7 +86,7 @@ fn shown(revisions: &[Revision]) -> String {
     table(&rows)
 }
 
-/// A time as Go's `time.ANSIC`, in the system's zone.
+/// A time in Go's format `time.ANSIC`, in the system's time zone.
 pub(super) fn ansi_c(time: Timestamp) -> String {
     time.to_zoned(TimeZone::system())
         .strftime("%a %b %e %H:%M:%S %Y")

@@ -1,4 +1,4 @@
-//! Who acts on a release from this terminal: the name in the release's Lease, and what a killed predecessor left there.
+//! The identity of this process in a release's Lease, and the cleanup of a Lease that a killed process left behind.
 
 use std::fs;
 
@@ -6,23 +6,23 @@ use anyhow::Result;
 use cluster::{Cluster, Delete, ObjectId};
 use k8s_openapi::api::coordination::v1::Lease;
 
-/// What a process of ours is called: `kco/<host>/<boot>/<process namespace>/<process>/<start>`.
+/// The identity of a process: `kco/<host>/<boot>/<process namespace>/<process>/<start>`.
 ///
-/// A process number alone may be another's after a while; with the boot and the start time it is never.
+/// Process numbers are reused; together with the boot and the start time they are unique.
 const PREFIX: &str = "kco";
 
-/// This process.
+/// The identity of this process.
 pub(super) fn own() -> String {
     let pid = std::process::id();
     let start = started(pid).unwrap_or_default();
     format!("{PREFIX}/{}/{pid}/{start}", machine().unwrap_or_default())
 }
 
-/// Removes the Lease of a release when nobody holds it, or a process of this machine that has ended: then nobody has to
-/// wait until it runs out, and a command that was killed at its very end leaves nothing.
+/// Deletes the Lease of a release if nobody holds it, or if its holder is a process of this machine that has ended:
+/// then nobody has to wait until it expires, and a command that was killed at its very end leaves nothing behind.
 ///
 /// # Errors
-/// When the Lease cannot be read or deleted.
+/// If the Lease cannot be read or deleted.
 pub(super) async fn clear(cluster: &Cluster, namespace: &str, lease: &str) -> Result<()> {
     let id = ObjectId::of::<Lease>(Some(namespace), lease)?;
     let Some(found) = cluster.get::<Lease>(&id).await? else {
@@ -39,7 +39,7 @@ pub(super) async fn clear(cluster: &Cluster, namespace: &str, lease: &str) -> Re
     Ok(())
 }
 
-/// Whether a process of this machine has ended; nothing is known of those elsewhere.
+/// Whether a process of this machine has ended; none for processes of other machines.
 fn has_ended(holder: &str) -> Option<bool> {
     let rest = holder.strip_prefix(PREFIX)?.strip_prefix('/')?;
     let (pid, start) = rest
@@ -50,7 +50,7 @@ fn has_ended(holder: &str) -> Option<bool> {
     Some(started(pid).is_none_or(|now| now != start))
 }
 
-/// `<host>/<boot>/<process namespace>`; none where the system does not say.
+/// `<host>/<boot>/<process namespace>`; none if the system does not provide them.
 fn machine() -> Option<String> {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let host = read("/proc/sys/kernel/hostname")?;
@@ -64,10 +64,10 @@ fn machine() -> Option<String> {
     Some(format!("{host}/{boot}/{namespace}"))
 }
 
-/// When a process started, in clock ticks since the boot; none when there is no such process, or it has ended.
+/// When a process started, in clock ticks since boot; none if it does not exist or has ended.
 fn started(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name, may hold spaces and parentheses.
+    // The second field, the name, may contain spaces and parentheses.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     (state != "Z").then(|| fields.nth(18).map(str::to_owned))?

@@ -30,8 +30,8 @@ fn carry_out(args: &args::Install) -> Result<()> {
     })
 }
 
-/// Installs what is wanted, upon a history of failed or uninstalled revisions if there is one. An install of the same
-/// that was cut off is continued.
+/// Installs the wanted release, also on top of failed or uninstalled revisions. An interrupted install of the same
+/// release is continued.
 pub(super) async fn install(session: &Session, wanted: Wanted, making: &Making) -> Result<()> {
     let name = wanted.name.clone();
     let anew = EarlierValues {
@@ -44,7 +44,7 @@ pub(super) async fn install(session: &Session, wanted: Wanted, making: &Making) 
         return make::print_dry_run(session, &desired, &observed, making);
     }
     if making.create_namespace {
-        // Before anything else, because the release is held there.
+        // First, because the Lease of the release is in that namespace.
         make::create_namespace(session).await?;
     }
     let record = session
@@ -66,7 +66,7 @@ pub(super) async fn install(session: &Session, wanted: Wanted, making: &Making) 
     print(session, &record, making)
 }
 
-/// Prints a release that was made.
+/// Prints a new release.
 pub(super) fn print(session: &Session, record: &Record, making: &Making) -> Result<()> {
     let shown = Shown {
         hide_notes: making.hide_notes,
@@ -90,7 +90,7 @@ fn name_and_chart(args: &args::Install) -> Result<(String, String)> {
     }
 }
 
-/// The chart's name and the time, as Helm generates it.
+/// A name from the chart's name and the time, the way Helm generates it.
 fn generated_name(reference: &str) -> String {
     let base = reference
         .trim_end_matches('/')

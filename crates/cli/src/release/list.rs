@@ -17,7 +17,7 @@ use super::session::{self, Session};
 use super::status::{app_version, chart_name};
 use super::table::{Cell, table};
 
-/// A release in Helm's words and order.
+/// A release with Helm's fields, in Helm's order.
 #[derive(Serialize)]
 struct Element {
     name: String,
@@ -29,7 +29,7 @@ struct Element {
     app_version: String,
 }
 
-/// Prints the releases, each by its newest revision.
+/// Prints the newest revision of each release.
 pub(crate) fn run(args: &args::List) -> Result<()> {
     let (found, screen) = session::run(&args.connection, async |session| {
         Ok((newest(session, args).await?, session.screen))
@@ -78,7 +78,7 @@ fn selected(mut found: Vec<Record>, args: &args::List) -> Result<Vec<Record>> {
     Ok(found.into_iter().skip(args.offset).take(most).collect())
 }
 
-/// Every status when none is asked for.
+/// Every status if none is selected.
 fn is_wanted(status: &Status, args: &args::List) -> bool {
     let asked = [
         (args.deployed, *status == Status::Deployed),
@@ -106,7 +106,7 @@ impl Element {
     }
 }
 
-/// A time as Go prints it, in the system's zone.
+/// A time the way Go prints it, in the system's time zone.
 fn time(time: Timestamp) -> String {
     time.to_zoned(TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S%.f %z %Z")

@@ -1,4 +1,4 @@
-//! What install, upgrade and diff have in common: chart, values and flags in, the wanted release out.
+//! What install, upgrade and diff have in common: turn chart, values and flags into the wanted release.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use super::session::Session;
 use super::status::{self, Shown};
 use crate::{chart_at, template};
 
-/// A release that is to be made.
+/// A release to be installed or upgraded to.
 pub(crate) struct Wanted {
     pub(super) name: String,
     pub(super) chart: Chart,
     pub(super) digest: String,
-    /// What was given on the command line.
+    /// The values given on the command line.
     pub(super) values: Map<String, Value>,
 }
 
 impl Wanted {
-    /// Loads chart and values, before anything is asked of the cluster.
+    /// Loads chart and values, before any request to the cluster.
     pub(crate) fn load(name: &str, reference: &str, making: &Making) -> Result<Self> {
         template::check_release_name(name)?;
         is_dry(&making.dry_run)?;
@@ -46,7 +46,7 @@ impl Wanted {
         })
     }
 
-    /// Its values upon what is stored of the release, without those of the chart.
+    /// The values merged with those of the stored release, without the chart's defaults.
     pub(crate) fn values_upon(&self, observed: &Observed, earlier: EarlierValues) -> Map<String, Value> {
         match base(observed) {
             Some(before) => kept_values(earlier, self.values.clone(), before),
@@ -54,7 +54,7 @@ impl Wanted {
         }
     }
 
-    /// Renders it upon what is stored of the release.
+    /// Renders it on top of the stored release.
     pub(crate) async fn render(
         self,
         session: &Session,
@@ -108,13 +108,13 @@ impl Wanted {
     }
 }
 
-/// The revision that an upgrade builds on.
+/// The revision that an upgrade is based on.
 fn base(observed: &Observed) -> Option<&Release> {
     let base = observed.deployed().or(observed.newest.as_ref())?;
     (*base.status() != Status::Uninstalled).then_some(&base.release)
 }
 
-/// What becomes of the values of the revision before, by Helm's rules.
+/// Which values of the previous revision are kept, following Helm's rules.
 fn kept_values(how: EarlierValues, given: Map<String, Value>, before: &Release) -> Map<String, Value> {
     let keeps = how.reuse_values || how.reset_then_reuse_values || given.is_empty();
     if how.reset_values || !keeps {
@@ -125,7 +125,7 @@ fn kept_values(how: EarlierValues, given: Map<String, Value>, before: &Release) 
     values
 }
 
-/// The labels of the revision before with those that were given; `null` removes one.
+/// The labels of the previous revision merged with those given; `null` removes one.
 fn labels(
     before: Option<&Release>,
     given: &[(String, String)],
@@ -136,7 +136,7 @@ fn labels(
     labels
 }
 
-/// How releases are to be written.
+/// The options for writing a release.
 pub(super) fn options(making: &Making) -> Options {
     Options {
         max_history: making.history_max,
@@ -152,7 +152,7 @@ pub(super) fn options(making: &Making) -> Options {
     }
 }
 
-/// What is awaited. `--rollback-on-failure` means that what does not come up has failed, so it waits.
+/// What to wait for. With `--rollback-on-failure` an object that does not become ready is a failure, so it waits.
 pub(super) fn wait(waiting: &Waiting, or_else_undo: bool) -> Wait {
     match waiting.wait {
         WaitFor::Hooks if !or_else_undo => Wait::No,
@@ -161,7 +161,7 @@ pub(super) fn wait(waiting: &Waiting, or_else_undo: bool) -> Wait {
     }
 }
 
-/// Whether `--dry-run` asks for a look only.
+/// Whether `--dry-run` is on.
 pub(super) fn is_dry(dry_run: &str) -> Result<bool> {
     match dry_run {
         "none" | "false" => Ok(false),
@@ -170,7 +170,7 @@ pub(super) fn is_dry(dry_run: &str) -> Result<bool> {
     }
 }
 
-/// Makes the namespace of the release when it is not there.
+/// Creates the namespace of the release if it does not exist.
 pub(super) async fn create_namespace(session: &Session) -> Result<()> {
     let name = &session.namespace;
     let id = ObjectId::of::<Namespace>(None, name)?;
@@ -186,7 +186,7 @@ pub(super) async fn create_namespace(session: &Session) -> Result<()> {
     }
 }
 
-/// Prints what a dry run would make.
+/// Prints the result of a dry run.
 pub(super) fn print_dry_run(
     session: &Session,
     desired: &Desired,
@@ -241,7 +241,7 @@ pub(super) fn print_dry_run(
     })
 }
 
-/// The manifest with what Helm writes in place of a Secret.
+/// The manifest, with Helm's placeholder for each Secret.
 fn without_secrets(manifest: &str) -> String {
     let mut text = String::new();
     for document in helm::manifest::split(manifest) {

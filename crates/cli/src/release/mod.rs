@@ -1,4 +1,4 @@
-//! Releases from a terminal: Helm's verbs on the library that the controllers use, and two of our own.
+//! Releases from a terminal: Helm's verbs, implemented with the controllers' library, and two of our own.
 
 pub(crate) mod args;
 mod diff;

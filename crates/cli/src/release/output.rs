@@ -1,4 +1,4 @@
-//! Records and lists in the three forms that Helm prints.
+//! Prints records and lists in Helm's three formats.
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ pub(crate) fn print_release(format: Format, release: &Release, text: impl FnOnce
     }
 }
 
-/// Prints values, whose numbers are all floats.
+/// Prints values. All numbers in them are floats.
 pub(crate) fn print_values(format: Format, title: &str, values: &Value) -> Result<()> {
     let whole = whole_numbers(values.clone());
     match format {
@@ -58,17 +58,17 @@ fn yaml_text(value: &Value) -> Result<String> {
     Ok(format!("{}\n", text.trim_end_matches('\n')))
 }
 
-/// JSON as Go's encoder prints it: in one line, fit to stand in HTML.
+/// JSON the way Go's encoder prints it: in one line, escaped for HTML.
 fn json(text: &str) -> String {
     escaped(text) + "\n"
 }
 
-/// JSON as Go writes it, which escapes what means something in HTML.
+/// JSON the way Go writes it, with the characters escaped that are special in HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         match c {
-            // These stand in strings only, never in the syntax.
+            // These occur only in strings, never in the syntax.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 let _ = write!(safe, "\\u{:04x}", u32::from(c));
             }
@@ -78,7 +78,7 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Floats without a fraction as integers, which is how Go prints them.
+/// Floats without a fraction become integers, which is how Go prints them.
 fn whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(ref number) => match number.as_f64() {

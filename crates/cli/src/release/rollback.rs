@@ -47,7 +47,7 @@ pub(crate) fn run(args: &args::Rollback) -> Result<()> {
     out("Rollback was a success! Happy Helming!\n")
 }
 
-/// True when just this rollback was cut off.
+/// True if an interrupted rollback to this same revision is continued.
 fn is_continued(observed: &Observed, wanted: i64) -> bool {
     let pending = observed.newest.as_ref().filter(|newest| !newest.is_foreign());
     pending.is_some_and(|newest| {

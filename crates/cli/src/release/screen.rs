@@ -1,4 +1,4 @@
-//! What people see while something is done: progress and colour, on a terminal only.
+//! Progress and colours for people, on a terminal only.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::args::{Colour, Connection};
 use super::table::Cell;
 
-/// How to speak to whoever is at the other end.
+/// How to print to the user's terminal or file.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -22,14 +22,14 @@ use super::table::Cell;
 pub(crate) struct Screen {
     /// Standard output is coloured.
     is_coloured: bool,
-    /// Standard error is.
+    /// Standard error is coloured.
     is_coloured_there: bool,
-    /// Somebody reads progress: standard error is a terminal, or `--debug` asks for it.
+    /// Progress is shown: standard error is a terminal, or `--debug` is given.
     shows_progress: bool,
     debug: bool,
 }
 
-/// Colours by what they mean; terminals have their own shades of them.
+/// Colours by meaning; each terminal has its own shades of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paint {
     Good,
@@ -72,7 +72,7 @@ impl Screen {
         }
     }
 
-    /// The text in a colour, where there are colours.
+    /// The text in a colour, if colours are on.
     pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
         if self.is_coloured {
             paint.on(text)
@@ -99,7 +99,7 @@ impl Screen {
         self.cell(paint, status.to_string())
     }
 
-    /// Shows a step of an action where somebody reads it; what hooks print is shown in any case.
+    /// Prints a step of an action if progress is shown; output of hooks is always printed.
     pub(crate) fn tell(self, progress: &Progress<'_>) {
         if !self.shows_progress && !matches!(progress, Progress::Output { .. }) {
             return;
@@ -118,16 +118,16 @@ impl Screen {
         say(&format!("{mark} {progress}"));
     }
 
-    /// Shows the warnings of the library, and with `--debug` all that it tells.
+    /// Prints the warnings of the library, and with `--debug` all its log.
     pub(crate) fn follow(self) {
         let level = if self.debug { Level::DEBUG } else { Level::WARN };
         let told = Told { screen: self, level };
-        // A second command in one process keeps the first's; that happens in tests only.
+        // If a process runs a second command, which happens in tests only, the first one's subscriber stays.
         let _ = tracing_subscriber::registry().with(told).try_init();
     }
 }
 
-/// Turns what the library tells into lines for people.
+/// Turns the log events of the library into lines for people.
 struct Told {
     screen: Screen,
     level: Level,

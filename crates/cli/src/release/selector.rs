@@ -1,10 +1,10 @@
-//! Label selectors as `helm list --selector` takes them.
+//! Label selectors in the syntax of `helm list --selector`.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-/// One requirement: a key, whether it is to be equal, and a value.
+/// One requirement: a key, whether it must be equal or unequal, and a value.
 pub(super) type Requirement = (String, bool, String);
 
 /// `a=b,c!=d`.
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>> {
         .collect()
 }
 
-/// Whether labels meet all requirements.
+/// Whether labels satisfy all requirements.
 pub(super) fn fits(selector: &[Requirement], labels: &BTreeMap<String, String>) -> bool {
     selector
         .iter()

@@ -1,4 +1,4 @@
-//! One command against one cluster: connection, namespace, and who acts.
+//! One command against one cluster: connection, namespace, and identity.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ pub(crate) struct Session {
     driver: Driver,
 }
 
-/// Connects and does the work.
+/// Connects and runs `work`.
 ///
 /// # Errors
-/// When there is no usable configuration, or the work fails.
+/// If there is no usable configuration, or `work` fails.
 pub(crate) fn run<T>(connection: &Connection, work: impl AsyncFnOnce(&Session) -> Result<T>) -> Result<T> {
-    // Another one may be there already; both are ring.
+    // A provider may be installed already; both are ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let screen = Screen::new(connection);
     screen.follow();
@@ -58,7 +58,7 @@ impl Session {
         })
     }
 
-    /// The same for releases of another namespace.
+    /// The same session for another namespace.
     pub(crate) fn at(&self, namespace: &str) -> Self {
         Self {
             cluster: self.cluster.clone(),
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// The releases of the cluster, for looking at them.
+    /// Reads the releases of the cluster.
     pub(crate) fn releases(&self) -> Releases {
         self.acting(Options::default())
     }
@@ -78,12 +78,12 @@ impl Session {
         Releases::new(self.cluster.clone(), options)
     }
 
-    /// Every revision of a release, oldest first; none when there is no such release.
+    /// All revisions of a release, oldest first; empty if there is no such release.
     pub(crate) async fn history(&self, release: &str) -> Result<Vec<Record>> {
         Ok(self.releases().history(&self.namespace, release).await?)
     }
 
-    /// What is stored of a release.
+    /// What is stored for a release.
     pub(crate) async fn find(&self, release: &str) -> Result<Observed> {
         Ok(self.releases().find(&self.namespace, release).await?)
     }
@@ -91,7 +91,7 @@ impl Session {
     /// A revision of a release; 0 is the newest.
     ///
     /// # Errors
-    /// When there is none, in Helm's words.
+    /// If there is none, in Helm's words.
     pub(crate) async fn revision(&self, release: &str, revision: i64) -> Result<Record> {
         let history = self.history(release).await?;
         let found = match revision {
@@ -101,16 +101,16 @@ impl Session {
         found.context("release: not found")
     }
 
-    /// Removes what a killed predecessor left to hold the release with.
+    /// Deletes a Lease that a killed process left behind.
     pub(crate) async fn clear(&self, release: &str) -> Result<()> {
         let lease = format!("sh.helm.release.v1.{release}");
         holder::clear(&self.cluster, &self.namespace, &lease).await
     }
 
-    /// Acts on a release while nobody else does: its Lease is held, and what is stored of it is read after that.
+    /// Acts on a release exclusively: its Lease is held, and its records are read after that.
     ///
     /// # Errors
-    /// When somebody else is at it, in Helm's words; else as `work`.
+    /// In Helm's words if somebody else is acting on it, and those of `work`.
     pub(crate) async fn act<T>(
         &self,
         release: &str,
@@ -135,7 +135,7 @@ impl Session {
     }
 }
 
-/// Refuses a release at which somebody is who holds no Lease, as Helm.
+/// Like Helm, refuses a release on which somebody acts who holds no Lease.
 async fn check_free(releases: &Releases, observed: &Observed) -> Result<()> {
     let Some((action, record)) = observed.underway() else {
         return Ok(());
@@ -162,7 +162,7 @@ async fn check_free(releases: &Releases, observed: &Observed) -> Result<()> {
     )
 }
 
-/// What Helm's `HELM_DRIVER` means.
+/// The driver for a value of Helm's `HELM_DRIVER`.
 fn driver(text: &str) -> Result<Driver> {
     match text {
         "" | "secret" | "secrets" => Ok(Driver::Secret),

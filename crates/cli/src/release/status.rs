@@ -1,4 +1,4 @@
-//! `kco status`: a revision, and how its objects are doing (Helm's `pkg/cmd/status.go`).
+//! `kco status`: a revision, and the health of its objects (Helm's `pkg/cmd/status.go`).
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &args::Status) -> Result<()> {
     })
 }
 
-/// The objects of a revision, as far as they are there.
+/// The live objects of a revision.
 async fn live(session: &Session, record: &Record) -> Result<Vec<(ObjectId, Option<Value>)>> {
     let mut objects = Vec::new();
     for id in session.releases().objects(record).await? {
@@ -47,7 +47,7 @@ async fn live(session: &Session, record: &Record) -> Result<Vec<(ObjectId, Optio
     Ok(objects)
 }
 
-/// The record as Helm prints it here: without the chart, with the live objects by kind.
+/// The record as Helm prints it here: without the chart, and with the live objects by kind.
 fn with_objects(release: &Release, objects: &[(ObjectId, Option<Value>)]) -> Result<Value> {
     let text = helm::release::to_json(release).context("could not write the record")?;
     let mut shown: Value = serde_json::from_slice(&text).context("could not write the record")?;
@@ -67,7 +67,7 @@ fn with_objects(release: &Release, objects: &[(ObjectId, Option<Value>)]) -> Res
     Ok(shown)
 }
 
-/// What a status is shown with.
+/// Options for printing a status.
 pub(super) struct Shown<'a> {
     pub(super) hide_notes: bool,
     pub(super) with_chart: bool,
@@ -155,7 +155,7 @@ pub(super) fn chart_name(release: &Release) -> String {
     )
 }
 
-/// The version of the application, as lists show it.
+/// The version of the application as lists show it.
 pub(super) fn app_version(release: &Release) -> String {
     let metadata = release.chart.metadata.as_ref();
     metadata.map_or_else(|| "MISSING".to_owned(), |metadata| metadata.app_version.clone())

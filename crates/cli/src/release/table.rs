@@ -1,14 +1,14 @@
-//! Tables as Helm prints them: every cell as wide as its column, a tab between columns.
+//! Tables as Helm prints them: cells padded to the width of their column, with tabs between columns.
 
-/// The rows of a table, in one text that ends with a line break.
+/// The rows of a table as one text that ends with a line break.
 ///
-/// As in Helm's library for tables, a column is as wide as its longest line; a cell of several lines is cut to that width
-/// as if it were one, and what is left of its lines stands below each other.
+/// As in Helm's table library, a column is as wide as its longest line; a cell of several lines is cut to that width as
+/// if it were one line, and its remaining lines are printed one below the other.
 pub(crate) fn table(rows: &[Vec<Cell>]) -> String {
     table_within(rows, 0)
 }
 
-/// The same with columns of so many places at most, where that is not 0.
+/// The same, with columns of at most this many characters, unless it is 0.
 pub(crate) fn table_within(rows: &[Vec<Cell>], most: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widest = |column: usize| {
@@ -38,12 +38,12 @@ fn lines(row: &[Cell], widths: &[usize]) -> String {
     (0..height.max(1)).map(line).collect()
 }
 
-/// How many places a text takes on a terminal; line breaks and tabs count as none.
+/// How many characters a text takes up on a terminal; line breaks and tabs do not count.
 fn width(text: &str) -> usize {
     text.chars().filter(|c| !c.is_control()).count()
 }
 
-/// A text of this width: filled up, or cut with three dots at its end.
+/// A text of exactly this width: padded, or cut and ended with three dots.
 fn resized(text: &str, to: usize) -> String {
     let has = width(text);
     if has <= to {
@@ -60,11 +60,11 @@ fn resized(text: &str, to: usize) -> String {
     kept + "..."
 }
 
-/// A cell, and how it is shown on a terminal.
+/// A cell, and how a terminal shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// The text with its colour, which takes no room.
+    /// The text with its colour, which takes up no width.
     pub(crate) shown: Option<String>,
 }
 

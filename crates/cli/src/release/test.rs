@@ -1,4 +1,4 @@
-//! `kco test`: the tests that a chart brings.
+//! `kco test`: runs the tests of a chart.
 
 use anyhow::{Context as _, Result, bail};
 use helm_client::release::{Options, TestFilter, Tested};
@@ -9,7 +9,7 @@ use super::session;
 use super::status::{self, Shown};
 use crate::report::out;
 
-/// Runs the tests and prints how they went.
+/// Runs the tests and prints their results.
 pub(crate) fn run(args: &args::Test) -> Result<()> {
     let filter = filter(&args.filter);
     let options = Options {
@@ -50,7 +50,7 @@ fn logs(tested: &Tested) -> String {
     texts.collect()
 }
 
-/// `name=a` and `!name=b`, as Helm spells them.
+/// `name=a` and `!name=b`, in Helm's syntax.
 fn filter(words: &[String]) -> TestFilter {
     let mut filter = TestFilter::default();
     for word in words {

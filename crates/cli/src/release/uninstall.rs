@@ -22,7 +22,7 @@ pub(crate) fn run(args: &args::Uninstall) -> Result<()> {
 
 async fn uninstall(session: &Session, release: &str, args: &args::Uninstall) -> Result<()> {
     let done = format!("release {release:?} uninstalled\n");
-    // Nothing is held of a release that is not there, in a namespace that may not be there either.
+    // A release that does not exist is not locked: its namespace may not exist either.
     let newest = session.find(release).await?.newest;
     if newest.is_none() {
         session.clear(release).await?;

@@ -1,5 +1,5 @@
-//! The indexes of repositories as they were when they were fetched, in Helm's cache: `<name>-index.yaml`, and the names of
-//! the charts in it beside that, for completions (Helm's `pkg/repo/v1/chartrepo.go`).
+//! The indexes of repositories as of their last fetch, in Helm's cache: `<name>-index.yaml`, and beside it the names of
+//! the charts in it, for completions (Helm's `pkg/repo/v1/chartrepo.go`).
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 
 use crate::environment;
 
-/// What is kept of one repository.
+/// The cached files of one repository.
 #[derive(Debug)]
 pub(crate) struct Cache {
     index: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The files of the repository of this name, which is a part of theirs.
+    /// The files of the repository of this name, which is part of their names.
     pub(crate) fn of(name: &str) -> Result<Self> {
         ensure!(
             !name.contains(['/', '\\', '\0']),
@@ -39,7 +39,7 @@ impl Cache {
         })
     }
 
-    /// Keeps an index that can be read.
+    /// Stores an index, if it can be parsed.
     pub(crate) fn keep(&self, index: &[u8]) -> Result<()> {
         let parsed = Index::parse(index)?;
         let mut names = String::new();
@@ -56,7 +56,7 @@ impl Cache {
         fs::read(&self.index).with_context(|| format!("could not read {}", self.index.display()))
     }
 
-    /// What the index lists.
+    /// The parsed index.
     pub(crate) fn load(&self) -> Result<Index> {
         Index::parse(&self.text()?).with_context(|| format!("error loading {}", self.index.display()))
     }
@@ -75,7 +75,7 @@ impl Cache {
     }
 }
 
-/// Writes a file that everybody may read, whole at every moment.
+/// Writes a file that everybody may read, and never partly.
 fn write(path: &Path, content: &[u8]) -> Result<()> {
     let written = || {
         let folder = path.parent().unwrap_or(Path::new("."));

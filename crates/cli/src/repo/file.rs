@@ -1,4 +1,4 @@
-//! `repositories.yaml`: which repositories there are by which name, with their logins (Helm's `pkg/repo/v1/repo.go`).
+//! `repositories.yaml`: the repositories by name, with their logins (Helm's `pkg/repo/v1/repo.go`).
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::private_file;
 
-/// For so long another program may hold the file.
+/// How long to wait for another program that holds the lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The file.
@@ -48,14 +48,14 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// A null in the list is no repository.
+/// Null entries in the list are ignored.
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
     let entries: Option<Vec<Option<Entry>>> = Option::deserialize(deserializer)?;
     Ok(entries.into_iter().flatten().flatten().collect())
 }
 
 impl Default for File {
-    /// As Helm writes a file that was not there.
+    /// The content that Helm writes to a new file.
     fn default() -> Self {
         Self {
             api_version: String::new(),
@@ -73,7 +73,7 @@ impl File {
         Self::parse(&text, path)
     }
 
-    /// Reads the file, or begins one.
+    /// Reads the file, or starts with an empty list.
     pub(crate) fn load_or_new(path: &Path) -> Result<Self> {
         if path.exists() {
             Self::load(path)
@@ -86,7 +86,7 @@ impl File {
         if text.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
-        // The text of an error may quote what it found, which may be a password.
+        // The message of an error may quote the input, which may contain a password.
         let value = helm::yaml::parse(text).ok();
         if value.as_ref().is_some_and(serde_json::Value::is_null) {
             return Ok(Self::default());
@@ -96,13 +96,13 @@ impl File {
             .and_then(|value| serde_json::from_value(value).ok())
             .with_context(|| {
                 format!(
-                    "{} is no list of repositories: correct or remove it",
+                    "{} is not a list of repositories: correct or remove it",
                     path.display()
                 )
             })
     }
 
-    /// Writes the file, for its owner alone.
+    /// Writes the file, readable only by its owner.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let text = helm::yaml::to_string(&serde_json::to_value(self)?).context("could not write YAML")?;
         private_file::write(path, format!("{}\n", text.trim_end_matches('\n')).as_bytes())
@@ -112,7 +112,7 @@ impl File {
         self.repositories.iter().find(|entry| entry.name == name)
     }
 
-    /// Adds a repository, or puts it in the place of the one of its name.
+    /// Adds a repository, or replaces the one with its name.
     pub(crate) fn put(&mut self, entry: Entry) {
         match self
             .repositories
@@ -124,7 +124,7 @@ impl File {
         }
     }
 
-    /// Removes a repository; false when there is none of this name.
+    /// Removes a repository; false if there is none of this name.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let before = self.repositories.len();
         self.repositories.retain(|entry| entry.name != name);
@@ -132,7 +132,7 @@ impl File {
     }
 }
 
-/// Locks the file against other programs, Helm among them, until what this returns is dropped.
+/// Locks the file against other programs, including Helm, until the returned value is dropped.
 pub(super) fn lock(path: &Path) -> Result<fs::File> {
     let name = match path.extension() {
         Some(_) => path.with_extension("lock"),
@@ -209,7 +209,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let refused = format!("{:#}", File::load(&path).unwrap_err());
             assert!(
-                refused.ends_with("is no list of repositories: correct or remove it"),
+                refused.ends_with("is not a list of repositories: correct or remove it"),
                 "{refused}"
             );
             assert!(!refused.contains("s3cret"), "{refused}");

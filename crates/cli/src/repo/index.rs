@@ -1,4 +1,5 @@
-//! `kco repo index`: the index of a folder of archives (Helm's `pkg/cmd/repo_index.go` and `pkg/repo/v1/index.go`).
+//! `kco repo index`: writes the index of a folder of archives (Helm's `pkg/cmd/repo_index.go` and
+//! `pkg/repo/v1/index.go`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +21,7 @@ use tempfile::NamedTempFile;
 
 use crate::release::output;
 
-/// What Go leaves as it is in the path of a URL.
+/// The characters that Go does not escape in the path of a URL.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -52,7 +53,7 @@ pub(crate) struct Make {
     json: bool,
 }
 
-/// An index, in the order in which Go writes it.
+/// An index, with its fields in Go's order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Index {
@@ -101,7 +102,7 @@ impl Index {
         }
     }
 
-    /// The archives of a folder and of those in it. What is no chart is left out.
+    /// The archives in a folder and in its direct subfolders. Files that are not charts are ignored.
     fn of(folder: &Path, url: &str) -> Result<Self> {
         let mut index = Self::empty();
         for (below, path) in archives(folder) {
@@ -142,9 +143,9 @@ impl Index {
         Ok(index)
     }
 
-    /// Reads an index. Entries that are of no chart are left out, as by Helm.
+    /// Reads an index. Like in Helm, entries that are not charts are ignored.
     fn load(path: &Path) -> Result<Self> {
-        // A file with anything else in it is no index.
+        // A file with any other field is not an index.
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
         struct Read {
@@ -186,7 +187,7 @@ impl Index {
         })
     }
 
-    /// Adds what is not there yet.
+    /// Adds the versions that are not there yet.
     fn merge(&mut self, other: Self) {
         for entry in other.entries.into_values().flatten() {
             let known = self.entries.entry(entry.metadata.name.clone()).or_default();
@@ -197,7 +198,7 @@ impl Index {
         self.entries.retain(|_, entries| !entries.is_empty());
     }
 
-    /// The newest first; what is no version stands at the end.
+    /// The newest version first; invalid versions are at the end.
     fn sort(&mut self) {
         for entries in self.entries.values_mut() {
             entries
@@ -225,7 +226,7 @@ impl Index {
     }
 }
 
-/// Whether a version is there. As in Helm, metadata of a build makes no other version.
+/// Whether a version is there. As in Helm, build metadata does not make a different version.
 fn has(entries: &[Entry], version: &str) -> bool {
     if entries.iter().any(|entry| entry.metadata.version == version) {
         return true;
@@ -239,7 +240,7 @@ fn has(entries: &[Entry], version: &str) -> bool {
     versions.into_iter().any(|version| constraint.check(&version))
 }
 
-/// The archives in a folder, then those in its folders: the name of the folder below the first, and the path.
+/// The archives in a folder, then those in its subfolders: the name of the subfolder, and the path.
 fn archives(folder: &Path) -> Vec<(String, PathBuf)> {
     let below = |folder: &Path| {
         let found = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -267,7 +268,7 @@ fn archives(folder: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// A path below a URL or another path, as Go joins them.
+/// Joins a path to a URL or another path the way Go does.
 fn joined(base: &str, name: &str) -> String {
     let (before, rest) = match base.find("://") {
         Some(end) => base.split_at(end + 3),

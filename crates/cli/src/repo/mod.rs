@@ -1,4 +1,4 @@
-//! `kco repo`: the chart repositories that Helm knows by a name, in the same files (Helm's `pkg/cmd/repo*.go`).
+//! `kco repo`: the chart repositories that Helm knows by name, in the same files (Helm's `pkg/cmd/repo*.go`).
 
 mod cache;
 mod file;
@@ -22,10 +22,10 @@ pub(crate) use cache::Cache;
 pub(crate) use file::{Entry, File};
 pub(crate) use named::{Named, all};
 
-/// So many indexes are fetched at a time.
+/// How many indexes are fetched concurrently.
 const AT_ONCE: usize = 6;
 
-/// Repositories that are gone, and where their charts are (Helm's list).
+/// Repositories that no longer exist, and where their charts are now (Helm's list).
 const GONE: [(&str, &str); 2] = [
     (
         "//kubernetes-charts.storage.googleapis.com",
@@ -128,7 +128,7 @@ pub(crate) struct Update {
     timeout: Duration,
 }
 
-/// Works on the list of repositories.
+/// Manages the list of repositories.
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Add(args) => add(args),
@@ -200,7 +200,7 @@ fn add(args: &Add) -> Result<()> {
     report::out(&format!("{name:?} has been added to your repositories\n"))
 }
 
-/// Fetches the index of a repository and keeps it.
+/// Fetches and stores the index of a repository.
 async fn download(entry: &Entry, timeout: Duration) -> Result<()> {
     let repository =
         ChartRef::repository(&entry.url)?.with_insecure_skip_verify(entry.insecure_skip_tls_verify);
@@ -213,7 +213,7 @@ async fn download(entry: &Entry, timeout: Duration) -> Result<()> {
 }
 
 fn list(args: &List) -> Result<()> {
-    // As Helm: a file that is none has no repositories.
+    // Like in Helm, an invalid file counts as one without repositories.
     let file = File::load(&environment::path("HELM_REPOSITORY_CONFIG")).unwrap_or_default();
     if file.repositories.is_empty() && args.output == Format::Table {
         report::note("no repositories to show");

@@ -1,4 +1,5 @@
-//! A chart that is named as `repository/chart`, by a name of `kco repo add` (Helm's `pkg/downloader/chart_downloader.go`).
+//! A chart referred to as `repository/chart`, where the repository was named by `kco repo add` (Helm's
+//! `pkg/downloader/chart_downloader.go`).
 
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Takes a name apart, and looks the repository up.
+    /// Splits a reference, and looks up the repository.
     pub(crate) fn find(reference: &str) -> Result<Self> {
         let (repository, chart) = reference.split_once('/').with_context(|| {
             format!(
@@ -27,7 +28,7 @@ impl Named {
         })?;
         let file = File::load_or_new(&environment::path("HELM_REPOSITORY_CONFIG"))?;
         let entry = file.get(repository).with_context(|| {
-            format!("repo {repository} not found: there is no such path either; add it by kco repo add {repository} URL")
+            format!("repo {repository} not found: there is no such path either; add it with kco repo add {repository} URL")
         })?;
         Ok(Self {
             entry: entry.clone(),
@@ -35,7 +36,7 @@ impl Named {
         })
     }
 
-    /// Fetches the chart by the index as it was kept.
+    /// Fetches the chart, using the cached index.
     pub(crate) fn fetch(&self, version: Option<&str>, args: &args::Access) -> Result<Archive> {
         let Self { entry, chart } = self;
         let named = ChartRef::repository(&entry.url)
@@ -66,7 +67,8 @@ impl Named {
     }
 }
 
-/// What a repository is shown of us, and whom we trust there. Logins at registries are none for repositories of a name.
+/// The credentials for a repository, and what is trusted there. Logins for registries are not used for named
+/// repositories.
 pub(super) fn access(entry: &Entry) -> Result<Access> {
     let path = |text: &String| (!text.is_empty()).then(|| PathBuf::from(text));
     let credentials = (!entry.username.is_empty() && !entry.password.is_empty()).then(|| Credentials {
@@ -85,7 +87,7 @@ pub(super) fn access(entry: &Entry) -> Result<Access> {
     })
 }
 
-/// All repositories, for dependencies that name one, or are of its address.
+/// All named repositories, for dependencies that refer to one by name or address.
 pub(crate) fn all() -> Result<Vec<Repository>> {
     let file = File::load_or_new(&environment::path("HELM_REPOSITORY_CONFIG"))?;
     let named = file.repositories.iter().map(|entry| {

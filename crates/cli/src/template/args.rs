@@ -86,7 +86,7 @@ pub(crate) struct Template {
     pub(crate) without_effect: WithoutEffect,
 }
 
-/// Flags of `helm template` that change nothing about what it prints; accepted so that command lines can be kept.
+/// Flags of `helm template` that do not change its output here; accepted so that existing command lines work.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Accepted without effect")]
 #[expect(clippy::struct_excessive_bools, reason = "they are the flags of helm")]

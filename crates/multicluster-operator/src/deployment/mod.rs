@@ -1,5 +1,5 @@
-//! Deployments: said at home, released on the cluster of their region. [`route`] gives each to its cluster, whose workers
-//! carry it out here.
+//! `KryptonDeployments`: declared on the watch cluster, released on the cluster of their region. [`route`] assigns each
+//! to its cluster, whose workers reconcile it here.
 
 mod object;
 mod resolve;
@@ -25,10 +25,10 @@ use crate::names;
 use crate::pass::Next;
 pub(crate) use route::route;
 
-/// After how long is looked again at what is coming up.
+/// When objects that are still starting are checked again.
 const NOT_READY_AGAIN: Duration = Duration::from_secs(15);
 
-/// A pass over a deployment failed.
+/// Why a pass over a deployment failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read the KryptonDeployment")]
@@ -46,7 +46,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
+    /// True if the same attempt can succeed later without any change.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Read(error) | Self::Mark(error) | Self::Report(error) => error.is_transient(),
@@ -62,10 +62,10 @@ fn is_held(deployment: &KryptonDeployment) -> bool {
     finalizers.any(|name| name == mesh::DEPLOYMENT_FINALIZER)
 }
 
-/// One pass: read, decide, write, report.
+/// One pass: observe, plan, apply, report.
 pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<Next, Error> {
     let Some(seen) = site.memories.version(key) else {
-        // It goes elsewhere, or may not go here any more.
+        // It is assigned to another cluster, or may not use this one any more.
         spans::leave_out();
         return Ok(Next::OnChange);
     };
@@ -81,7 +81,7 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
         return Ok(Next::OnChange);
     };
     if !is_held(&object.deployment) {
-        // Held first, by who routes it.
+        // The router adds the finalizer first.
         return Ok(Next::OnChange);
     }
     let mut pass = Pass {
@@ -100,18 +100,18 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     outcome
 }
 
-/// What is said of objects that are not up.
+/// The message about objects that are not up.
 fn not_up(objects: &[String]) -> String {
     format!("not up: {}", objects.join(", "))
 }
 
-/// What is said once the release is written, until its objects are looked at: what the server has answered of them. A release
-/// without workloads is up by then.
+/// The state right after the release was written, before its objects are checked: what the server's answers say about
+/// them. A release without workloads is already up.
 fn made_outcome(not_up_yet: &[String]) -> Outcome {
     if not_up_yet.is_empty() {
         Outcome::pending(
             conditions::INSTALLING,
-            "the release is deployed, and its objects are looked at",
+            "the release is deployed, and its objects are being checked",
         )
     } else {
         Outcome::pending(conditions::NOT_READY, not_up(not_up_yet))
@@ -248,7 +248,7 @@ impl Pass<'_> {
         self.finish(plan.standing, made.is_some(), release).await
     }
 
-    /// Reports where it stands, and says when to look again.
+    /// Reports the state, and returns when to check again.
     async fn finish(
         &mut self,
         standing: Standing,
@@ -283,7 +283,7 @@ impl Pass<'_> {
                 Next::After(Duration::ZERO, Priority::Normal)
             }
             Standing::Locked(writer) => {
-                let why = format!("{writer} is at the release: waiting");
+                let why = format!("{writer} is acting on the release: waiting");
                 self.object
                     .report(Outcome::pending(conditions::LOCKED, why))
                     .await?;
@@ -309,7 +309,7 @@ impl Pass<'_> {
         Ok(next)
     }
 
-    /// Says what begins, and what is put back.
+    /// Publishes which actions begin, and which drift is corrected.
     async fn announce(&mut self, steps: &[Step], observed: &Observed) -> Result<(), Error> {
         let was_there = self.subject.revision > 0;
         for step in steps {
@@ -325,7 +325,8 @@ impl Pass<'_> {
                 Step::Install | Step::Upgrade(_) => {
                     let note = format!("routing to region {}", self.object.deployment.spec.region.name);
                     self.object.say(events::ROUTING, &note).await;
-                    // Before anything is written there: whoever deletes the object knows where to look.
+                    // Reported before anything is written on the target, so that somebody who deletes the object knows
+                    // where to look.
                     let mut outcome =
                         Outcome::pending(conditions::INSTALLING, "the release is being deployed");
                     outcome.release = Some(self.release(self.subject.revision, observed));
@@ -414,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_ready_says_what_is_not_up_from_the_first_word_on() {
+    fn a_release_that_is_not_ready_names_its_objects_at_once() {
         let told = |objects: &[&str]| {
             let objects: Vec<String> = objects.iter().map(|&object| object.to_owned()).collect();
             let outcome = made_outcome(&objects);

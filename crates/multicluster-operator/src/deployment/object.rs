@@ -1,4 +1,4 @@
-//! A deployment at home: its status, its events, its marks.
+//! A deployment on the watch cluster: its status, its events, its finalizer.
 
 use api::conditions::Verdict;
 use api::mesh::{
@@ -18,23 +18,23 @@ use crate::engine::FIELD_MANAGER;
 use crate::key::Key;
 use crate::message::told;
 
-/// A deployment, as it was read.
+/// A deployment as it was read.
 pub(super) struct Object<'a> {
     pub(super) key: &'a Key,
     pub(super) id: ObjectId,
     pub(super) deployment: KryptonDeployment,
-    /// As it was written last.
+    /// The status as last written.
     pub(super) status: KryptonDeploymentStatus,
     pub(super) ctx: &'a Context,
 }
 
-/// How a deployment stands.
+/// The state of a deployment.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) phase: Phase,
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// What runs where, when that is known anew.
+    /// The release and its place, if they are newly known.
     pub(super) release: Option<ReleaseStatus>,
 }
 
@@ -43,7 +43,7 @@ impl Outcome {
         Self {
             phase: Phase::Pending,
             reason,
-            // Servers of others have a word in it.
+            // The message may quote other people's servers.
             message: told(&message.into()),
             release: None,
         }
@@ -64,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// The status with an outcome in it.
+/// The status updated with an outcome.
 fn with(
     before: &KryptonDeploymentStatus,
     outcome: Outcome,
@@ -96,7 +96,7 @@ impl Object<'_> {
         api::annotations::is_true(self.deployment.annotations(), annotations::FORCE_DELETE)
     }
 
-    /// Writes the status, if that changes it.
+    /// Writes the status, if it changes.
     pub(super) async fn report(&mut self, outcome: Outcome) -> Result<(), Error> {
         let (now, generation) = (Time(Timestamp::now()), self.deployment.metadata.generation);
         let is_ready = outcome.phase == Phase::Ready;
@@ -111,7 +111,7 @@ impl Object<'_> {
             .await;
         match writing {
             Ok(_) => {}
-            // It went with its last finalizer.
+            // The object was deleted when its last finalizer was removed.
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => {
                 self.warn(events::STATUS_UPDATE_FAILED, &crate::message::chain(&error))
@@ -127,11 +127,11 @@ impl Object<'_> {
         Ok(())
     }
 
-    /// Says what stays behind when the object goes although its release could not be removed.
+    /// Publishes what stays behind when the object is deleted although its release could not be removed.
     pub(super) async fn orphan(&self, why: &str) -> String {
         let release = self.status.release.as_ref();
         let what = release.map_or_else(
-            || "nothing that is known of".to_owned(),
+            || "nothing that is known".to_owned(),
             |release| {
                 format!(
                     "release {} in namespace {} of cluster {}",
@@ -139,8 +139,9 @@ impl Object<'_> {
                 )
             },
         );
-        let note =
-            format!("the object went although its release could not be removed ({why}); what stays: {what}");
+        let note = format!(
+            "the object was removed although its release could not be removed ({why}); what stays: {what}"
+        );
         tracing::warn!(object = %self.key, "{note}");
         self.warn(events::RELEASES_ORPHANED, &note).await;
         what

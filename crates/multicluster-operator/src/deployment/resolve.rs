@@ -1,4 +1,4 @@
-//! Which cluster a deployment goes to: the first of several Secrets that is there and may be used.
+//! The cluster of a deployment: the first of several Secrets that exists and may be used.
 
 use api::mesh::{KryptonDeploymentSpec, KryptonDeploymentStatus};
 use cluster::{Cluster, ObjectId};
@@ -9,8 +9,8 @@ use kube::ResourceExt as _;
 use crate::context::Context;
 use crate::registry::{ClusterId, Source, source};
 
-/// The Secrets that a spec leads to, in their order: the one that it names with its namespace, that name where clusters are
-/// looked for, the deprecated field, and the one that is named after the region.
+/// The Secrets that a spec may refer to, in order: the one that it names with a namespace, the same name in the
+/// namespace with the Secrets of clusters, the deprecated field, and the Secret named after the region.
 pub(super) fn candidates(spec: &KryptonDeploymentSpec, discovery_namespace: &str) -> Vec<ClusterId> {
     let in_namespace = |namespace: &str, name: &str| ClusterId {
         namespace: namespace.to_owned(),
@@ -39,7 +39,7 @@ pub(super) fn candidates(spec: &KryptonDeploymentSpec, discovery_namespace: &str
     candidates
 }
 
-/// The cluster on which the release is, as the status has it.
+/// The cluster with the release, according to the status.
 pub(super) fn recorded(status: &KryptonDeploymentStatus, discovery_namespace: &str) -> Option<ClusterId> {
     let release = status.release.as_ref()?;
     let namespace = release
@@ -52,11 +52,11 @@ pub(super) fn recorded(status: &KryptonDeploymentStatus, discovery_namespace: &s
     })
 }
 
-/// Why there is no cluster for a deployment.
+/// Why a deployment has no cluster.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(
-        "the release is on cluster {recorded}, which the spec does not lead to any more: name that Secret again, or delete the object and make it anew"
+        "the release is on cluster {recorded}, which the spec no longer refers to: name that Secret again, or delete the object and create it again"
     )]
     TargetChanged { recorded: ClusterId },
     #[error("no kubeconfig can be used: {}", .0.join("; "))]
@@ -68,7 +68,7 @@ pub(super) enum Error {
     },
 }
 
-/// The cluster that the deployment goes to. One that has its release already keeps it.
+/// The cluster for a deployment. A deployment that already has a release stays on its cluster.
 pub(super) async fn resolve(
     namespace: &str,
     spec: &KryptonDeploymentSpec,
@@ -93,8 +93,8 @@ pub(super) async fn resolve(
     Err(Error::NoneUsable(refused))
 }
 
-/// How a cluster is reached, or why its Secret cannot be used from this namespace. Of a Secret of another namespace that does
-/// not agree, it is not even told whether it is there.
+/// The source of a cluster, or why its Secret cannot be used from this namespace. For a Secret in another namespace
+/// that does not allow it, the message does not reveal whether the Secret exists.
 async fn usable(
     id: &ClusterId,
     namespace: &str,

@@ -1,5 +1,5 @@
-//! Deployments to their clusters: what is said at home is worked on where it runs, so that a cluster that gives no answer
-//! keeps nobody else waiting.
+//! Assigns deployments to their clusters. They are declared on the watch cluster and reconciled by workers of the
+//! target, so that a cluster that does not answer delays no other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,18 +28,18 @@ use crate::message::chain;
 use crate::pass;
 use crate::registry::{ClusterId, Registry, State};
 
-/// How many are routed at once.
+/// How many deployments are routed concurrently.
 const WORKERS: u16 = 8;
 
-/// How many are listed at once: nothing but their metadata.
+/// Page size of lists: only metadata is listed.
 const PAGE: u32 = 100;
 
-/// After how long a deployment is looked at again that has no cluster.
+/// When a deployment without a cluster is checked again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
-/// Which deployments there are, and where they go.
+/// All deployments, and where they are assigned.
 struct Router {
     registry: Arc<Registry>,
     ctx: Shared,
@@ -51,11 +51,11 @@ struct Router {
 #[derive(Default)]
 struct Known {
     version: String,
-    /// Where it goes, once that was found out.
+    /// Its cluster, once it is known.
     target: Option<ClusterId>,
 }
 
-/// Routes deployments until `until`; `changes` tells which cluster has come or gone.
+/// Routes deployments until `until`; `changes` receives the clusters that have come or gone.
 pub(crate) async fn route(
     registry: Arc<Registry>,
     ctx: Shared,
@@ -136,7 +136,7 @@ impl Router {
         self.registry.left_by(key, None);
     }
 
-    /// Those look again that go there, and those that have no cluster.
+    /// Requeues the deployments of a cluster, and those that have none.
     fn cluster_changed(&self, id: &ClusterId) {
         let known = lock(&self.known);
         let concerned = known
@@ -178,7 +178,7 @@ impl Router {
         }
     }
 
-    /// Gives a deployment to its cluster; says after how long to look again when there is none.
+    /// Assigns a deployment to its cluster; if there is none, returns when to check again.
     async fn route(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let ctx = &self.ctx;
         let Some(mut object) = Object::read(key, ctx).await? else {
@@ -221,7 +221,7 @@ impl Router {
                 return self.unavailable(&mut object, None, &chain(&error)).await;
             }
         };
-        // Of other Secrets nobody tells that they have changed, or agree no longer.
+        // Changes of Secrets that are not watched, or of their consent, are noticed at the resync only.
         let again = (!self.registry.is_discovered(&id)).then_some(ctx.resync_interval);
         self.registry.left_by(key, Some(&id));
         self.registry.used_by(key, &id, source);
@@ -238,7 +238,7 @@ impl Router {
                 site.queue.add(key.clone(), Priority::Normal);
                 Ok(again)
             }
-            // It is asked right now, and what comes of it is told.
+            // It is just being connected; the outcome will be reported.
             (_, Some(standing)) if matches!(standing.state, State::Discovered | State::Connecting) => {
                 Ok(Some(LOOK_AGAIN))
             }
@@ -251,7 +251,7 @@ impl Router {
         }
     }
 
-    /// Nothing is done for a deployment any more where it was, because it may not go there now.
+    /// Stops working on a deployment at its previous cluster, which it may not use now.
     fn withdraw(&self, key: &Key) {
         let target = lock(&self.known)
             .get_mut(key)
@@ -283,7 +283,8 @@ impl Router {
         Ok(())
     }
 
-    /// There is no cluster, or it gives no answer. What is to be deleted stays until it does, unless it is forced.
+    /// There is no cluster, or it does not answer. An object that is being deleted waits for it, unless its removal is
+    /// forced.
     async fn unavailable(
         &self,
         object: &mut Object<'_>,
@@ -318,7 +319,7 @@ impl Router {
             mesh::DEPLOYMENT_FINALIZER,
         );
         if letting_go.await.map_err(Error::Mark)? {
-            let note = "the object goes";
+            let note = "the object is removed";
             object.say(events::FINALIZER_REMOVED, note).await;
         }
         Ok(())
@@ -338,7 +339,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Object<'_> {
-    /// For a context that is shared.
+    /// Reads a deployment; none if it does not exist.
     pub(super) async fn read<'a>(key: &'a Key, ctx: &'a Context) -> Result<Option<Object<'a>>, Error> {
         let id = ObjectId::of::<KryptonDeployment>(Some(&key.namespace), &key.name).map_err(Error::Read)?;
         let deployment = ctx

@@ -1,4 +1,4 @@
-//! The steps of a plan, carried out in their order.
+//! Executes the steps of a plan in order.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Engine, FIELD_MANAGER, Memory, Observed, Site, Step, Subject};
 use crate::message::chain;
 
-/// How long a namespace may take to go.
+/// How long to wait for the deletion of a namespace.
 const NAMESPACE_GOES_WITHIN: Duration = Duration::from_secs(90);
 
 /// What a step changed.
@@ -26,12 +26,12 @@ pub(crate) enum Change {
     },
     TakenOver,
     Corrected(String),
-    /// With the objects that stay.
+    /// With the objects that were kept.
     Uninstalled(Vec<String>),
     NamespaceRemoved,
 }
 
-/// A step failed.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not create namespace {namespace}")]
@@ -59,7 +59,7 @@ pub(crate) enum Error {
 impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            // What somebody made meanwhile is looked at.
+            // If somebody created it meanwhile, the next pass examines it.
             Self::MakeNamespace { source, .. } => source.is_transient() || source.is_already_exists(),
             Self::RemoveNamespace { source, .. } => source.is_transient(),
             Self::Install(error)
@@ -71,7 +71,7 @@ impl Error {
     }
 }
 
-/// Carries out the steps and tells `told` of each change. The first failure ends it.
+/// Executes the steps, and calls `told` for each change. Stops at the first failure.
 pub(crate) async fn apply(
     subject: &Subject,
     site: &Site,
@@ -160,7 +160,7 @@ impl Pass<'_> {
                 "apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"name": name, "labels": {mesh::OWNER_UID: self.subject.uid}},
             });
-            // Not applied: one that somebody made meanwhile is not to become ours.
+            // Created, not applied: a namespace that somebody created meanwhile must not become ours.
             self.site.cluster.create(&id, &namespace, FIELD_MANAGER).await
         };
         making.await.map_err(|source| Error::MakeNamespace {
@@ -170,7 +170,7 @@ impl Pass<'_> {
         Ok(Change::NamespaceMade)
     }
 
-    /// Installs, upgrades, or continues what was cut off, while the release is held.
+    /// Installs, upgrades, or continues an interrupted action, while holding the release.
     async fn release(&mut self, is_install: bool) -> Result<Option<i64>, release::Error> {
         let Some(desired) = &self.observed.desired else {
             return Ok(None);
@@ -191,7 +191,7 @@ impl Pass<'_> {
         Ok(Some(record.revision()))
     }
 
-    /// Others who act on the release see that we do: the Lease is beside it.
+    /// Holds the Lease of the release, so that others who act on it notice us.
     async fn hold(&self) -> Result<release::Hold, release::Error> {
         let releases: &Releases = &self.observed.releases;
         let (namespace, name) = (&self.observed.namespace, &self.subject.release);
@@ -206,7 +206,7 @@ impl Pass<'_> {
     }
 
     async fn uninstall(&self) -> Result<Option<Change>, release::Error> {
-        // A namespace that goes takes no Lease, and nobody else has business there.
+        // A namespace that is being deleted accepts no Lease, and nobody else acts in it.
         let hold = match self.hold().await {
             Ok(hold) => Some(hold),
             Err(release::Error::Hold { source, .. }) if source.is_namespace_going() => None,
@@ -226,7 +226,7 @@ impl Pass<'_> {
         )))
     }
 
-    /// Waits until the namespace is gone. What holds it for longer than that is not the release's.
+    /// Waits until the namespace is gone. What blocks it for longer than that is not part of the release.
     async fn await_namespace(&self) -> Result<Option<Change>, Error> {
         match self.remove_namespace().await {
             Err(Error::RemoveNamespace { source, .. }) if matches!(*source, cluster::Error::Wait { .. }) => {
@@ -236,7 +236,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Removes the namespace, if it is still the one that was seen.
+    /// Deletes the namespace, if it is still the one that was observed.
     async fn remove_namespace(&self) -> Result<Option<Change>, Error> {
         let (name, Some(uid)) = (&self.observed.namespace, &self.observed.namespace_uid) else {
             return Ok(None);

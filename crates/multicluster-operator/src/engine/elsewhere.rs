@@ -1,8 +1,8 @@
-//! What of a release would lie in other namespaces than its own.
+//! Finds the objects of a release that would be in other namespaces than its own.
 //!
-//! Whoever writes values decides on much of what a chart renders, many charts' namespaces included, and the account on the
-//! cluster may write everywhere. So a release has objects of a kind in another namespace only where the chart has some there
-//! with its own values, or where the admin of the operator has named the namespace.
+//! The author of the values controls much of what a chart renders, in many charts the namespaces as well, and the
+//! account on the cluster may write anywhere. So a release may have objects of a kind in another namespace only if the
+//! chart with its default values has objects of that kind there, or if the operator's admin has allowed the namespace.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use cluster::{Cluster, ResourceId};
 use helm::engine::Rendered;
 use helm_client::release::{self, Touched};
 
-/// An object that would lie elsewhere.
+/// An object that would be in another namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Elsewhere {
     resource: ResourceId,
@@ -30,7 +30,7 @@ impl std::fmt::Display for Elsewhere {
     }
 }
 
-/// The objects of a rendered chart, hooks included, that would lie in other namespaces than `home` and those that are
+/// The objects of a rendered chart, including hooks, that would be outside the namespace `home` and the namespaces in
 /// `open`.
 pub(super) async fn elsewhere(
     cluster: &Cluster,
@@ -55,7 +55,7 @@ fn outside(touched: Touched, home: &str, open: &[String]) -> Option<Elsewhere> {
     })
 }
 
-/// Those of which the chart has none of their kind and namespace with its own values.
+/// The objects for which the chart with its default values has none of the same kind in the same namespace.
 pub(super) fn beyond(found: &BTreeSet<Elsewhere>, by_default: &BTreeSet<Elsewhere>) -> Vec<String> {
     let is_usual = |one: &Elsewhere| {
         by_default
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_chart_has_elsewhere_by_itself_it_may_have_under_any_name_but_of_no_other_kind() {
+    fn a_kind_that_a_chart_has_elsewhere_by_default_is_allowed_there_under_any_name() {
         let usual = found("kube-system", "lock");
         assert!(beyond(&found("kube-system", "other-lock"), &usual).is_empty());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What passes over objects remember, so that the next one does not ask again.
+//! What passes remember about objects, to save requests in the next pass.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use runtime::Looks;
 use super::{Site, Subject};
 use crate::key::Key;
 
-/// What is remembered of one object.
+/// What is remembered about one object.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Objects of its release, as they were looked at last.
+    /// Objects of its release as of the last look.
     pub(crate) looks: Looks,
-    /// Set when a pass found nothing to do.
+    /// Set if a pass found nothing to do.
     settled: Option<Settled>,
-    /// True once it was told that nothing changed since the last process.
+    /// True once it was reported that nothing has changed since the previous process.
     pub(crate) skip_is_told: bool,
 }
 
@@ -27,7 +27,7 @@ struct Settled {
 }
 
 impl Memory {
-    /// Notes that nothing was left to do for the object in this version.
+    /// Notes that this version of the object needs nothing done.
     pub(crate) fn settle(&mut self, version: Option<&str>) {
         self.settled = version.map(|version| Settled {
             version: version.to_owned(),
@@ -39,7 +39,8 @@ impl Memory {
         self.settled = None;
     }
 
-    /// How long the last look holds, while the object is in the version that it was in and nothing of its release has moved.
+    /// How long the last check remains valid, as long as the object has the same version and no object of its release
+    /// has changed.
     pub(crate) fn holds_for(
         &self,
         version: Option<&str>,
@@ -58,7 +59,7 @@ impl Memory {
 #[derive(Default)]
 pub(crate) struct Memories {
     memories: Mutex<HashMap<Key, Memory>>,
-    /// The versions of objects, as their watch saw them last.
+    /// The resource versions of objects as their watch last reported them.
     versions: Mutex<HashMap<Key, String>>,
 }
 
@@ -67,14 +68,14 @@ impl Memories {
         lock(&self.memories).remove(key).unwrap_or_default()
     }
 
-    /// Keeps it, unless the object was forgotten meanwhile.
+    /// Stores it, unless the object was forgotten meanwhile.
     pub(crate) fn put(&self, key: Key, memory: Memory) {
         if self.knows(&key) {
             lock(&self.memories).insert(key, memory);
         }
     }
 
-    /// Every object is looked at as a whole once more.
+    /// Makes the next pass over every object a full one.
     pub(crate) fn unsettle(&self) {
         lock(&self.memories).values_mut().for_each(Memory::unsettle);
     }
@@ -84,33 +85,33 @@ impl Memories {
         lock(&self.versions).remove(key);
     }
 
-    /// Notes in which version an object was seen.
+    /// Notes the version of an object.
     pub(crate) fn saw(&self, key: Key, version: String) {
         lock(&self.versions).insert(key, version);
     }
 
-    /// In which version an object was seen last.
+    /// The last known version of an object.
     pub(crate) fn version(&self, key: &Key) -> Option<String> {
         lock(&self.versions).get(key).cloned()
     }
 
-    /// True when an object was seen.
+    /// True if the object is known.
     pub(crate) fn knows(&self, key: &Key) -> bool {
         lock(&self.versions).contains_key(key)
     }
 
-    /// How many objects were seen.
+    /// The number of known objects.
     pub(crate) fn number(&self) -> usize {
         lock(&self.versions).len()
     }
 
-    /// The objects that were seen.
+    /// The known objects.
     pub(crate) fn keys(&self) -> Vec<Key> {
         lock(&self.versions).keys().cloned().collect()
     }
 }
 
-/// Whose releases are watched: by the UID that their objects carry.
+/// The objects whose releases are watched, by the UID in the labels of the releases' objects.
 #[derive(Default)]
 pub(crate) struct Owners(Mutex<HashMap<String, Key>>);
 
@@ -126,7 +127,7 @@ impl Owners {
         lock(&self.0).get(uid).cloned()
     }
 
-    /// Forgets an object, and says which UIDs it had.
+    /// Forgets an object, and returns its UIDs.
     pub(crate) fn forget(&self, key: &Key) -> Vec<String> {
         let mut owners = lock(&self.0);
         let uids: Vec<String> = owners

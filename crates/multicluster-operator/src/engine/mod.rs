@@ -33,38 +33,38 @@ use crate::key::{Key, Kind};
 use crate::registry::{ClusterId, Member};
 use crate::release_key::Keys;
 
-/// Our name on the fields that we set. Objects of releases carry Helm's.
+/// Our field manager. Objects of releases have Helm's.
 pub(crate) const FIELD_MANAGER: &str = "multicluster-operator";
 
 /// How long an uninstall waits until the objects are gone.
 const UNINSTALL_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What passes need of the process, whatever the cluster.
+/// What passes on all clusters need from the process.
 pub(crate) struct Engine {
     pub(crate) chart: ProcessChart,
     pub(crate) charts: Charts,
-    /// What authenticates the records of releases.
+    /// Authenticates the records of releases.
     pub(crate) keys: Keys,
-    /// Tells this process apart from others that act on releases.
+    /// Distinguishes this process from others that act on releases.
     pub(crate) identity: String,
     pub(crate) max_history: i64,
     pub(crate) install_crds: bool,
-    /// Namespaces in which releases may have objects besides their own.
+    /// Namespaces, besides its own, in which a release may have objects.
     pub(crate) open_namespaces: Vec<String>,
 }
 
 /// An API server that releases are written to.
 pub(crate) struct Site {
     pub(crate) id: ClusterId,
-    /// Name of the cluster, as it is in the names of releases, conditions and figures.
+    /// Name of the cluster in the names of releases, conditions and metrics.
     pub(crate) name: String,
-    /// Where its API server is, by which two names of one are known.
+    /// The address of its API server, which shows that two names refer to the same server.
     pub(crate) server: String,
     pub(crate) claims: Claims,
     pub(crate) cluster: Cluster,
     pub(crate) releases: Releases,
     pub(crate) queue: Arc<Queue<Key>>,
-    /// By the UID that the objects carry.
+    /// Keyed by the UID in the labels of the objects.
     pub(crate) watches: Watches<String>,
     pub(crate) owners: Arc<Owners>,
     pub(crate) memories: Memories,
@@ -72,12 +72,12 @@ pub(crate) struct Site {
     pub(crate) recorder: Recorder,
     pub(crate) figures: Figures,
     pub(crate) reach: Arc<Reach>,
-    /// Who tells of the cluster at home.
+    /// Reports about the cluster on the watch cluster.
     pub(crate) member: Weak<Member>,
 }
 
 impl Site {
-    /// Notes at home what is left behind here by an object that went without it.
+    /// Records on the watch cluster what an object left behind here when it was removed without its release.
     pub(crate) async fn left_behind(&self, what: &str, ctx: &Context) {
         if let Some(member) = self.member.upgrade() {
             member.left_behind(what, ctx).await;
@@ -85,7 +85,7 @@ impl Site {
     }
 }
 
-/// Whether a cluster answers, as far as that is known.
+/// What is known about whether a cluster answers.
 #[derive(Default)]
 pub(crate) struct Reach {
     is_lost: AtomicBool,
@@ -94,7 +94,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// True while nothing is begun there, because it gives no answer.
+    /// True while no work begins there because it does not answer.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
@@ -103,12 +103,12 @@ impl Reach {
         self.is_lost.store(is_lost, Ordering::Relaxed);
     }
 
-    /// A request found no answer: the cluster is asked at once whether it is there.
+    /// A request got no answer: the cluster is probed at once.
     pub(crate) fn doubt(&self) {
         self.doubt.notify_one();
     }
 
-    /// It answers again: what waits for that goes on at once.
+    /// It answers again: waiting work continues at once.
     pub(crate) fn is_back(&self) {
         self.back.notify_one();
     }
@@ -122,7 +122,7 @@ impl Reach {
     }
 }
 
-/// What is to be released, for whom.
+/// What to release, and for which object.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
     pub(crate) key: Key,
@@ -130,19 +130,19 @@ pub(crate) struct Subject {
     /// Name of the release.
     pub(crate) release: String,
     pub(crate) values: Map<String, Value>,
-    /// What the values are where the object says nothing.
+    /// The values if the object sets none.
     pub(crate) default_values: Map<String, Value>,
-    /// What was installed last, as the object has noted it.
+    /// The fingerprint of the last install, as noted on the object.
     pub(crate) noted: Option<String>,
-    /// The newest revision, as the object has noted it.
+    /// The newest revision, as noted on the object.
     pub(crate) revision: i64,
     pub(crate) deleting: bool,
-    /// True when there are other releases of the object on the same API server.
+    /// True if the object has other releases on the same API server.
     pub(crate) is_shared: bool,
 }
 
 impl Subject {
-    /// The annotation that opens a namespace that was there before.
+    /// The annotation that allows the use of an existing namespace.
     pub(crate) fn opening(&self) -> &'static str {
         match self.key.kind {
             Kind::Tenant => mesh::annotations::FOR_TENANT,
@@ -157,7 +157,7 @@ impl Subject {
         }
     }
 
-    /// What a tenant's release waits for, and how long; a deployment's health is looked at instead.
+    /// What a tenant's release waits for, and how long; the health of a deployment is checked by passes instead.
     fn wait(&self) -> (Wait, Duration) {
         match self.key.kind {
             Kind::Tenant => (Wait::Ready, Duration::from_mins(3)),
@@ -167,7 +167,7 @@ impl Subject {
 }
 
 impl Engine {
-    /// The releases of a site as they are acted on for one object.
+    /// Access to the releases of a site, with the options for one object.
     fn releases(&self, subject: &Subject, site: &Site) -> Releases {
         let (wait, timeout) = subject.wait();
         let options = Options {

@@ -1,4 +1,4 @@
-//! What there is of a release: its namespace, its records, the chart, and its objects. Never writes.
+//! Reads the state of a release: its namespace, its records, the chart, and its objects. Never writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,31 +21,31 @@ use super::plan::{Facts, Place, Release};
 use super::{Engine, Memory, Site, Subject};
 use crate::names::target_namespace;
 
-/// What a pass saw.
+/// What a pass observed.
 pub(crate) struct Observed {
     pub(super) releases: Releases,
-    /// The namespace of the release; empty when there can be none.
+    /// The namespace of the release; empty if there cannot be one.
     pub(crate) namespace: String,
-    /// UID of the namespace, when it is there.
+    /// UID of the namespace, if it exists.
     pub(super) namespace_uid: Option<String>,
     pub(super) records: records::Observed,
-    /// What the release should be, when that was worked out.
+    /// The desired release, if it was rendered.
     pub(super) desired: Option<Desired>,
 }
 
 impl Observed {
-    /// The number of the newest revision; 0 without any.
+    /// The number of the newest revision; 0 if there is none.
     pub(crate) fn revision(&self) -> i64 {
         self.records.revision()
     }
 
-    /// True when a revision is deployed, so that what follows is no install.
+    /// True if a revision is deployed, so that the next action is not an install.
     pub(crate) fn has_deployed(&self) -> bool {
         self.records.deployed().is_some()
     }
 }
 
-/// A release could not be observed.
+/// Why a release could not be observed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read namespace {namespace}")]
@@ -70,18 +70,18 @@ impl Error {
         }
     }
 
-    /// True when the cluster gave no answer.
+    /// True if the cluster did not answer.
     pub(crate) fn is_about_cluster(&self) -> bool {
         match self {
             Self::Namespace { .. } | Self::Release(_) => true,
             Self::Render(_) => false,
-            // Types that nobody serves are the chart's fault.
+            // A type that is not served is a fault of the chart.
             Self::Locate(error) => error.unserved().is_none(),
         }
     }
 }
 
-/// Looks at everything a plan is made from.
+/// Reads everything that a plan is based on.
 pub(crate) async fn observe(
     subject: &Subject,
     site: &Site,
@@ -117,7 +117,7 @@ pub(crate) async fn observe(
     let found = find_namespace(&namespace, site).await?;
     facts.place = Ok(place(found.as_ref(), subject));
     observed.namespace_uid = found.as_ref().and_then(kube::ResourceExt::uid);
-    // What was released before its namespace became another's goes with the object all the same.
+    // If the namespace now belongs to somebody else, what was released before that is still removed with the object.
     if matches!(facts.place, Ok(Place::Foreign { .. })) && !subject.deleting {
         return Ok((facts, observed));
     }
@@ -155,7 +155,7 @@ async fn find_namespace(namespace: &str, site: &Site) -> Result<Option<PartialOb
     })
 }
 
-/// Whose the namespace is.
+/// Who owns the namespace.
 fn place(found: Option<&PartialObjectMeta>, subject: &Subject) -> Place {
     let Some(found) = found else { return Place::Absent };
     let is_ours = found.labels().get(mesh::OWNER_UID) == Some(&subject.uid);
@@ -175,7 +175,7 @@ fn place(found: Option<&PartialObjectMeta>, subject: &Subject) -> Place {
     }
 }
 
-/// Why the release is not the subject's, if it is not.
+/// Why the release does not belong to the subject, if it does not.
 fn foreign(records: &records::Observed, subject: &Subject) -> Option<String> {
     let newest = records.newest.as_ref()?;
     let names = newest.release.labels.get(mesh::OWNER_UID) == Some(&subject.uid);
@@ -185,7 +185,7 @@ fn foreign(records: &records::Observed, subject: &Subject) -> Option<String> {
     (!is_ours).then(|| format!("release {name} in namespace {namespace} is not of this object"))
 }
 
-/// How a release stands that is to go.
+/// The state of a release that is to be removed.
 async fn leaving(observed: &Observed) -> Result<Release, Error> {
     let Some(newest) = &observed.records.newest else {
         return Ok(Release::Unseen);
@@ -201,8 +201,8 @@ async fn leaving(observed: &Observed) -> Result<Release, Error> {
     Ok(Release::Present)
 }
 
-/// How the release stands to what is wanted. Where the fingerprint says that just this is installed, nothing is rendered: the
-/// objects are compared with what was applied.
+/// Compares the release with the desired one. If the fingerprint says that exactly this is installed, nothing is
+/// rendered: the live objects are compared with what was applied.
 async fn wanted(
     subject: &Subject,
     site: &Site,
@@ -221,7 +221,7 @@ async fn wanted(
     facts.is_noted = subject.noted.as_ref() == Some(&engine.chart.fingerprint(&subject.values));
     let deployed = observed.records.newest.as_ref();
     let deployed = deployed.filter(|newest| *newest.status() == Status::Deployed && newest.is_authentic());
-    // Whose key is the former one is to be signed anew, for which the render is needed.
+    // A record signed with the former key has to be signed again, which takes a render.
     let deployed = deployed.filter(|newest| newest.authenticity != Authenticity::ByPreviousKey);
     let deployed = deployed.cloned();
     if let Some(deployed) = deployed.as_ref().filter(|_| facts.is_noted) {
@@ -234,7 +234,7 @@ async fn wanted(
         chart_digest: &chart.digest,
         name: &subject.release,
         namespace: &observed.namespace,
-        // A cluster has as many namespaces as it says: they share what is the cluster's.
+        // A cluster can claim to have any number of namespaces, so all of them together count as one party.
         party: Party {
             name: &site.name,
             part: &subject.key.namespace,
@@ -254,8 +254,8 @@ async fn wanted(
     let unusual = unusual(&rendering.rendered, request, &judge, subject, site, engine).await?;
     if !unusual.is_empty() {
         facts.elsewhere = if rendering.is_withheld {
-            // Names may be made of what was looked up.
-            vec!["which ones is withheld, because the chart looked something up".to_owned()]
+            // The names may contain values that were looked up.
+            vec!["their names are withheld, because the chart looked something up".to_owned()]
         } else {
             unusual
         };
@@ -268,7 +268,8 @@ async fn wanted(
         .await
         .map_err(Error::Release)?;
     facts.release = Release::Is(match (state, &deployed) {
-        // That it was released is not noted yet, as after a crash. What of it is up is to be seen all the same.
+        // The install has not been noted yet, for example after a crash. The health of the objects is checked all the
+        // same.
         (State::InSync, Some(deployed)) => {
             looked_state(deployed, subject, site, memory, facts, &observed.releases).await?
         }
@@ -278,7 +279,7 @@ async fn wanted(
     Ok(())
 }
 
-/// How a release stands whose deployed revision is the wanted one, by its objects; notes which of them are not up.
+/// The state of a release whose deployed revision is the desired one, judged by its objects; notes which are not up.
 async fn looked_state(
     deployed: &records::Record,
     subject: &Subject,
@@ -296,7 +297,7 @@ async fn looked_state(
     })
 }
 
-/// The objects that the values put into other namespaces, where the chart by itself has none of their kind.
+/// The objects that the values put into other namespaces, if the chart by default has none of their kind there.
 async fn unusual(
     rendered: &Rendered,
     request: Request<'_>,
@@ -321,14 +322,14 @@ async fn unusual(
             .await
             .map_err(Error::Locate)?,
         Err(error) if error.is_transient() => return Err(Error::Render(error)),
-        // A chart that asks for values has nothing elsewhere by itself.
+        // A chart that requires values has no objects elsewhere by default.
         Err(_) => BTreeSet::new(),
     };
     Ok(beyond(&found, &usual))
 }
 
-/// Which objects of the deployed revision are not as they were applied, and which are not up. What has not moved since it
-/// was looked at last is not looked at again.
+/// Which objects of the deployed revision differ from what was applied, and which are not up. Objects that have not
+/// changed since the last look are not checked again.
 async fn look(
     record: &records::Record,
     subject: &Subject,
@@ -370,23 +371,24 @@ async fn look(
     Ok((drifted, not_up.collect()))
 }
 
-/// Lets templates look up what the kubeconfig lets us read of objects outside of namespaces and in the release's own, of
-/// Secrets there by name: values are written by others than who chose the chart, and what is answered comes to lie where they
-/// read it. The admin opens other namespaces, but no Secrets in them.
+/// Lets templates look up everything that the kubeconfig can read among cluster-scoped objects and objects in the
+/// release's own namespace; Secrets there only by name. This is limited because the values have other authors than the
+/// chart, and the results end up where those authors can read them. The admin can allow further namespaces, but not the
+/// Secrets in them.
 struct OwnNamespace<'a> {
     namespace: &'a str,
     open: &'a [String],
 }
 
 impl OwnNamespace<'_> {
-    /// Why it is refused, if it is.
+    /// Why the lookup is refused, if it is.
     fn refusal(&self, lookup: &Lookup) -> Option<String> {
         let Self { namespace: own, open } = self;
         let (kind, namespace, name) = (&lookup.resource.kind, &lookup.namespace, &lookup.name);
         if lookup.resource.is_secret() {
             return (namespace != own || name.is_empty()).then(|| {
                 format!(
-                    "the chart looks up Secret {namespace}/{name}: of Secrets, those of namespace {own} alone may be looked up, by name"
+                    "the chart looks up Secret {namespace}/{name}: only Secrets in namespace {own} may be looked up, and only by name"
                 )
             });
         }
@@ -394,7 +396,7 @@ impl OwnNamespace<'_> {
         (!is_open).then(|| {
             let place = if namespace.is_empty() { "all namespaces" } else { namespace };
             format!(
-                "the chart looks up {kind} {name} in {place}: only what is in namespace {own} may be looked up, and in those that the operator's admin names in --allowed-namespaces"
+                "the chart looks up {kind} {name} in {place}: only objects in namespace {own} may be looked up, and in those that the operator's admin names in --allowed-namespaces"
             )
         })
     }

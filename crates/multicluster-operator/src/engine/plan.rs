@@ -1,4 +1,4 @@
-//! What was seen of a release and its namespace, and what is to be done about it. Pure.
+//! Decides what to do about a release and its namespace. Pure.
 
 use std::time::Duration;
 
@@ -9,92 +9,92 @@ use jiff::Timestamp;
 use crate::chart::Fault;
 use crate::names::NoTarget;
 
-/// What a plan is made from.
+/// What a plan is based on.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    /// True when the object goes, and its release with it.
+    /// True if the object is being deleted, and its release with it.
     pub(crate) deleting: bool,
     /// The namespace of the release.
     pub(crate) place: Result<Place, NoTarget>,
     /// Why there is no chart, if there is none.
     pub(crate) chart: Option<Fault>,
-    /// What the values put into namespaces of others.
+    /// The objects that the values put into other owners' namespaces.
     pub(crate) elsewhere: Vec<String>,
     pub(crate) release: Release,
-    /// True when the fingerprint says that just this was installed.
+    /// True if the fingerprint says that exactly this was installed.
     pub(crate) is_noted: bool,
-    /// True when other releases of the same object are in the namespace.
+    /// True if other releases of the same object are in the namespace.
     pub(crate) is_shared: bool,
-    /// What of the release is not up.
+    /// The objects of the release that are not up.
     pub(crate) not_up: Vec<String>,
     pub(crate) now: Timestamp,
 }
 
-/// Whose the namespace is.
+/// The state and owner of the namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// We made it for this object.
+    /// We created it for this object.
     Ours,
-    /// It was there, and says that this object may use it.
+    /// It existed before, and allows this object to use it.
     Open,
-    /// It was there, and does not.
+    /// It existed before, and does not allow that.
     Foreign { needed: String },
-    /// It is being removed; it may be the one that we made for this object.
+    /// It is being deleted; it may be the one that we created for this object.
     Going { is_ours: bool },
 }
 
-/// How the release stands.
+/// The state of the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// It was not looked at, because it cannot be acted upon.
+    /// It was not examined, because nothing can be done about it.
     Unseen,
-    /// It is another's.
+    /// It belongs to somebody else.
     Foreign(String),
-    /// It is there; nothing is wanted of it any more.
+    /// It exists, and should be removed.
     Present,
-    /// How it stands to what is wanted.
+    /// Its state compared with the desired release.
     Is(State),
 }
 
-/// One thing to do.
+/// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     MakeNamespace,
     Install,
-    /// Or the first install again, or what was cut off; in the words of why.
+    /// An upgrade, a repeated first install, or the continuation of an interrupted action; with the reason.
     Upgrade(String),
-    /// Make a revision ours that is as it should be and was signed by another key.
+    /// Take over a revision that is as desired but was signed with another key.
     Sign,
     Correct(Vec<DriftedObject>),
     Uninstall,
     RemoveNamespace,
-    /// Wait for a while until the namespace is gone, whose removal was begun before.
+    /// Wait for a while until the namespace is gone; its deletion was requested earlier.
     AwaitNamespace,
 }
 
-/// What is to be done, and what to say of it.
+/// The steps, and the state to report.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) standing: Standing,
 }
 
-/// How things stand once the steps are taken.
+/// The state once the steps have been taken.
 #[derive(Debug)]
 pub(crate) enum Standing {
-    /// The release is as it should be; the fingerprint may have to be noted.
+    /// The release is as desired; the fingerprint may have to be noted.
     UpToDate,
-    /// It is, but these objects are not up.
+    /// The release is as desired, but these objects are not up.
     NotUp(Vec<String>),
-    /// Another look follows.
+    /// Another pass follows.
     Underway,
-    /// Somebody else is at the release.
+    /// Somebody else is acting on the release.
     Locked(String),
-    /// A failed action is tried again after a while, or not before something changes.
+    /// A failed action is retried after a while, or not before something changes.
     Resting { why: String, retry_in: Option<Duration> },
-    /// Something stands in the way.
+    /// Nothing can be done.
     Blocked(Blocked),
     /// Nothing of it is left.
     Gone,
@@ -106,7 +106,7 @@ pub(crate) enum Blocked {
     #[error(transparent)]
     Target(#[from] NoTarget),
     #[error(
-        "the namespace was there before and was not made for this object: annotate it with {needed}, or choose another name"
+        "the namespace existed before and was not created for this object: annotate it with {needed}, or choose another name"
     )]
     Namespace { needed: String },
     #[error("the namespace is being removed: waiting until it is gone")]
@@ -114,7 +114,7 @@ pub(crate) enum Blocked {
     #[error(transparent)]
     Chart(#[from] Fault),
     #[error(
-        "the values put objects into namespaces of others, where the chart by itself has none of their kind: {}; change the values, or have the operator's admin name the namespaces in --allowed-namespaces",
+        "the values put objects into other namespaces, where the chart by default has none of their kind: {}; change the values, or have the operator's admin name the namespaces in --allowed-namespaces",
         .0.join(", ")
     )]
     Elsewhere(Vec<String>),
@@ -128,7 +128,7 @@ pub(crate) enum Blocked {
 }
 
 impl Blocked {
-    /// True when it can go by itself.
+    /// True if it can resolve itself.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Target(_) | Self::Elsewhere(_) => false,
@@ -407,11 +407,11 @@ mod tests {
         check(going(Place::Open, Release::Foreign("x".into())), &[], "Gone");
         let needed = String::new();
         check(going(Place::Foreign { needed }, Release::Unseen), &[], "Gone");
-        // Whoever began to remove it may not have come to see its end.
+        // The process that requested the deletion may have died before it was complete.
         for (is_ours, steps) in [(true, &[Step::AwaitNamespace][..]), (false, &[])] {
             check(going(Place::Going { is_ours }, Release::Unseen), steps, "Gone");
         }
-        // It agreed once, and does not any more.
+        // It allowed the use once, and no longer does.
         let needed = String::new();
         check(
             going(Place::Foreign { needed }, Release::Present),

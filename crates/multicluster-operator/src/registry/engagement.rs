@@ -1,4 +1,4 @@
-//! One cluster, from its first answer to the end of its Secret: its client, its watches, its workers.
+//! Serves one cluster, from its first answer until its Secret is removed: its client, its watches, its workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,38 +20,38 @@ use crate::engine::{FIELD_MANAGER, Memories, Owners, Reach, Site};
 use crate::message::chain;
 use crate::{crds, pass};
 
-/// How long a cluster may take to say that it is there.
+/// How long a cluster may take to answer a probe.
 const PROBED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long it may take to renew a token, for which home is asked as well.
+/// How long the renewal of a token may take, which includes requests to the watch cluster.
 const RENEWED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often one is asked that was not there.
+/// How often an unreachable cluster is probed.
 const PROBE_AGAIN: Duration = Duration::from_secs(5);
 
-/// How soon one is asked again that a request doubted.
+/// How soon a cluster is probed again after a request got no answer.
 const DOUBTED_AGAIN: Duration = Duration::from_secs(1);
 
-/// A server says about once a minute on each watch how far it has come. One that has said nothing for longer is asked.
+/// A server sends a bookmark on each watch about once a minute. One that has sent nothing for longer is probed.
 const SILENT_AT_MOST: Duration = Duration::from_secs(70);
 
 /// Shortest and longest pause before a cluster that could not be engaged is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How many watches there are on objects of releases on one cluster, each a connection: a cluster that tells of ever more
-/// releases leaves connections to the others. Releases beyond that are compared at each resync alone.
+/// The most watches on objects of releases on one cluster, each of which is a connection: a cluster that reports ever
+/// more releases must leave connections for the others. Releases beyond that are compared at each resync only.
 const MOST_WATCHES: usize = 500;
 
 type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
-/// A cluster could not be engaged.
+/// Why a cluster could not be engaged.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("the Secret has no kubeconfig under the key {0}")]
     NoKubeconfig(String),
     #[error("the kubeconfig is refused")]
     Kubeconfig(#[source] kubeconfig::Error),
-    #[error("the cluster gives no answer")]
+    #[error("the cluster does not answer")]
     Probe(#[source] kube::Error),
     #[error("the cluster gave no answer within {} s", PROBED_WITHIN.as_secs())]
     TimedOut,
@@ -59,8 +59,8 @@ enum Error {
     Type(#[source] cluster::Error),
 }
 
-/// Serves a cluster until `until`; one that is not there is tried again. Nothing keeps it longer than passes under way may
-/// take.
+/// Serves a cluster until `until`; retries while it cannot be engaged. At the end it waits no longer than passes in
+/// flight may take.
 pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until: CancellationToken) {
     let mut pause = PAUSES.0;
     member.stand(State::Connecting, "", &ctx).await;
@@ -72,7 +72,7 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
                 serve(connected, &member, &ctx, &until).await;
                 *lock(&member.site) = None;
                 ctx.claims.release(&member.name);
-                // Whoever serves the cluster next may find others there.
+                // Whatever serves the cluster next may see other objects there.
                 ctx.figures.vacate(&member.name);
                 return;
             }
@@ -95,9 +95,9 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
 /// A cluster that has answered.
 struct Connected {
     cluster: Cluster,
-    /// Where its API server is.
+    /// The address of its API server.
     server: String,
-    /// When its watches said something last.
+    /// When its watches last received something.
     pulse: Pulse,
 }
 
@@ -123,7 +123,7 @@ async fn connect(source: &Source, member: &Member, ctx: &Context) -> Result<Conn
     Ok(connected)
 }
 
-/// A client, and where it leads.
+/// A client, and the server's address.
 fn client(text: &[u8], limits: &Limits) -> Result<Connected, kubeconfig::Error> {
     let config = kubeconfig::untrusted(text, limits)?;
     let server = config.cluster_url.to_string();
@@ -146,7 +146,7 @@ async fn probe(cluster: &Cluster) -> Result<(), Error> {
     }
 }
 
-/// Works on what is on the cluster until `until`.
+/// Reconciles the objects on the cluster until `until`.
 async fn serve(connected: Connected, member: &Arc<Member>, ctx: &Shared, until: &CancellationToken) {
     let Connected {
         cluster,
@@ -204,13 +204,12 @@ fn site(cluster: Cluster, server: String, member: &Arc<Member>, ctx: &Shared) ->
     }
 }
 
-/// Whom an object belongs to, by UID.
+/// The UID of the object that owns an object of a release.
 fn owner(object: &Metadata) -> Option<String> {
     object.labels().get(mesh::OWNER_UID).cloned()
 }
 
-/// For how long the cluster is known to be there without a question, because a watch of it has said something of late; none
-/// when it is to be asked.
+/// How long no probe is needed, because a watch has received something recently; none if one is needed now.
 fn heard_for(
     silent_for: Option<Duration>,
     is_lost: bool,
@@ -221,12 +220,12 @@ fn heard_for(
     (!left.is_zero() && !is_lost && !is_doubted).then_some(left)
 }
 
-/// Asks the cluster whether it is there when nothing has been heard of it, and renews the token by which it is reached.
+/// Probes the cluster when its watches are silent, and renews its token.
 async fn keep_probing(site: &Site, pulse: &Pulse, member: &Member, ctx: &Shared) {
     let interval = ctx.probe_interval;
     let mut pause = interval;
     loop {
-        // A cluster can have us doubt it all the time.
+        // A cluster could otherwise make us probe it all the time.
         let floor = DOUBTED_AGAIN.min(pause);
         tokio::time::sleep(floor).await;
         let is_doubted = tokio::select! {
@@ -264,7 +263,8 @@ async fn keep_probing(site: &Site, pulse: &Pulse, member: &Member, ctx: &Shared)
     }
 }
 
-/// Has the cluster make a new token once half of the life of ours is over. The Secret with it engages the cluster anew.
+/// Makes the cluster issue a new token after half the lifetime of the current one. The changed Secret then engages the
+/// cluster again.
 async fn renew_token(site: &Site, member: &Member, ctx: &Context) {
     let now = Timestamp::now();
     if !kubeconfig::renew::is_due(&lock(&member.annotations), now) {
@@ -292,7 +292,7 @@ async fn renew_token(site: &Site, member: &Member, ctx: &Context) {
         Ok(renewed) => {
             tracing::info!(cluster = member.name, expires = %renewed.expires, "renewed the token of a cluster");
         }
-        // The Secret changed meanwhile, and is looked at again.
+        // The Secret has changed meanwhile, and will be read again.
         Err(kubeconfig::renew::Error::Store(error)) if error.is_conflict() => {}
         Err(error) => {
             let why = format!("its token could not be renewed: {}", chain(&error));
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_asked_when_no_watch_has_said_anything_for_longer_than_they_are_silent() {
+    fn a_cluster_is_probed_once_its_watches_are_silent_for_too_long() {
         let second = Duration::from_secs;
         let heard = |silent_for: Option<u64>, interval| {
             let left = heard_for(silent_for.map(second), false, false, second(interval));
@@ -315,14 +315,14 @@ mod tests {
         assert_eq!((heard(Some(0), 30), heard(Some(61), 30)), (Some(70), Some(9)));
         assert_eq!(heard(Some(61), 1), Some(9));
         assert_eq!((heard(Some(70), 30), heard(Some(3600), 30)), (None, None));
-        // Without a watch there is nothing to hear.
+        // Without a watch there is nothing to hear from.
         assert_eq!(heard(None, 30), None);
-        // Who is content to ask rarely is not asked for more.
+        // A longer configured interval is respected.
         assert_eq!((heard(Some(100), 120), heard(Some(120), 120)), (Some(20), None));
     }
 
     #[test]
-    fn what_a_watch_said_before_counts_no_more_once_a_request_failed() {
+    fn events_of_a_watch_do_not_count_once_a_request_has_failed() {
         let interval = Duration::from_secs(30);
         let just_now = Some(Duration::from_secs(1));
         assert!(heard_for(just_now, false, false, interval).is_some());

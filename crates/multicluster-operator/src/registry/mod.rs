@@ -1,4 +1,4 @@
-//! The clusters that are served: each from a Secret with its kubeconfig, engaged by itself and ended by itself.
+//! The clusters that are served: each has a Secret with its kubeconfig, and is engaged and ended independently.
 
 mod engagement;
 mod secrets;
@@ -36,16 +36,16 @@ use crate::message::{chain, told};
 /// The name under which the watch cluster itself is served.
 pub(crate) const SELF: &str = "self-cluster";
 
-/// How often other words are told for a state that stays.
+/// How often a new message about an unchanged state is published.
 const SAME_STATE_AGAIN: Duration = Duration::from_mins(1);
 
-/// How long it may take to tell of a state: home may be the cluster that gives no answer.
+/// How long reporting a state may take: the watch cluster may be the one that does not answer.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
-/// The longest text that is kept about one release that was left behind: three names, and what stands between them.
+/// The longest entry about a release that was left behind: three names with words between them.
 const LONGEST_ENTRY: usize = 500;
 
-/// A cluster, by the Secret with its kubeconfig.
+/// The id of a cluster: the Secret with its kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClusterId {
     pub(crate) namespace: String,
@@ -58,12 +58,12 @@ impl std::fmt::Display for ClusterId {
     }
 }
 
-/// How a cluster is reached.
+/// How to connect to a cluster.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// By the client of this process: it is the watch cluster.
+    /// With this process's own client: it is the watch cluster.
     Home,
-    /// By a kubeconfig, which its author may have written to harm us; an empty one leads nowhere.
+    /// With a kubeconfig, whose author may be malicious; if it is empty, the cluster cannot be reached.
     Kubeconfig {
         text: Arc<[u8]>,
         /// Annotations of its Secret, which say whether its token is renewed.
@@ -72,7 +72,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The same for what leads to the same connection.
+    /// A digest that is the same for sources of the same connection.
     fn digest(&self) -> [u8; 32] {
         match self {
             Self::Home => [0; 32],
@@ -81,24 +81,25 @@ impl Source {
     }
 }
 
-/// A cluster that is known.
+/// A known cluster.
 pub(crate) struct Member {
     pub(crate) id: ClusterId,
-    /// As it is in the names of releases, conditions and figures.
+    /// Its name in the names of releases, conditions and metrics.
     pub(crate) name: String,
-    /// True when tenants are served there: where a deployment alone names the kubeconfig, its author decides on no more.
+    /// True if tenants are reconciled there. They are not if only a deployment names the kubeconfig: its author decides
+    /// about that deployment only.
     has_tenants: bool,
     site: Mutex<Option<Arc<Site>>>,
     standing: Mutex<Standing>,
-    /// When that was told last.
+    /// When the state was last reported.
     told_at: Mutex<Instant>,
-    /// True when it could not be told, so that the Secret says what was before.
+    /// True if the state could not be reported, so that the Secret shows an earlier one.
     is_untold: AtomicBool,
     annotations: Mutex<BTreeMap<String, String>>,
 }
 
 impl Member {
-    /// Where its releases are written, while it is engaged.
+    /// Access to its releases, while it is engaged.
     pub(crate) fn site(&self) -> Option<Arc<Site>> {
         lock(&self.site).clone()
     }
@@ -107,8 +108,8 @@ impl Member {
         lock(&self.standing).clone()
     }
 
-    /// Notes how we stand to it, and tells everybody when that is news. A server may find ever other words for why it does not
-    /// answer: those of a state that stays are told now and then.
+    /// Sets the state of the cluster, and reports it if it is new. A server may give ever different reasons for not
+    /// answering: new reasons for the same state are reported only once in a while.
     async fn stand(&self, state: State, message: &str, ctx: &Context) {
         let Some((next, is_other)) = self.note(state, message) else {
             return self.tell_again(ctx).await;
@@ -116,16 +117,16 @@ impl Member {
         tracing::info!(cluster = self.name, state = state.as_str(), message, "cluster");
         if is_other {
             ctx.figures.state(&self.name, Some(state));
-            // Nobody listens once the process ends.
+            // The receiver is gone once the process ends.
             let _ = ctx.news.send(self.id.clone());
         }
-        // The others last for a moment.
+        // The other states last only for a moment.
         if matches!(state, State::Engaged | State::Unreachable | State::Disengaged) {
             self.tell(&next, message, ctx).await;
         }
     }
 
-    /// What is to be told of this, and whether the state is another one; none when it is no news.
+    /// The state to report, and whether it differs from the previous one; none if there is nothing new.
     fn note(&self, state: State, message: &str) -> Option<(Standing, bool)> {
         let mut standing = lock(&self.standing);
         let is_other = standing.state != state;
@@ -138,7 +139,7 @@ impl Member {
         Some((next, is_other))
     }
 
-    /// Says on the Secret what is wrong with a cluster that is served none the less, once.
+    /// Reports on the Secret, once, what is wrong with a cluster that is nevertheless served.
     async fn complain(&self, why: &str, ctx: &Context) {
         let standing = {
             let mut standing = lock(&self.standing);
@@ -152,7 +153,7 @@ impl Member {
         self.tell(&standing, why, ctx).await;
     }
 
-    /// Notes on the Secret what was left behind there when an object had to go without it.
+    /// Records on the Secret what an object left behind when it was removed without its release.
     pub(crate) async fn left_behind(&self, what: &str, ctx: &Context) {
         let what = told(&what.chars().take(LONGEST_ENTRY).collect::<String>());
         let standing = {
@@ -163,7 +164,7 @@ impl Member {
         self.tell(&standing, &format!("left behind: {what}"), ctx).await;
     }
 
-    /// Tells once more what could not be told.
+    /// Reports again what could not be reported.
     async fn tell_again(&self, ctx: &Context) {
         if self.is_untold.load(Ordering::Relaxed) {
             let standing = self.standing();
@@ -171,8 +172,8 @@ impl Member {
         }
     }
 
-    /// Says it on the Secret, where users see it, unless that takes too long: the cluster is served meanwhile by whoever waits
-    /// for this.
+    /// Writes it to the Secret, where users see it. It gives up after a time limit, because the caller serves the
+    /// cluster and waits for this.
     async fn tell(&self, standing: &Standing, news: &str, ctx: &Context) {
         let secret = ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -199,9 +200,9 @@ impl Member {
             let annotation = [(CLUSTER_STATE, Some(text.as_str()))];
             ctx.home.annotate(&id, annotation, FIELD_MANAGER).await
         };
-        // Whoever is cut off here leaves it untold.
+        // If this future is dropped at the time limit, the state counts as not reported.
         self.is_untold.store(true, Ordering::Relaxed);
-        // Boxed, because all that waits for this would be as large.
+        // Boxed, because otherwise every future that awaits this would be as large.
         let telling = Box::pin(async {
             let noted = noting.await;
             ctx.recorder.publish(&secret, &happening).await;
@@ -224,22 +225,22 @@ impl Member {
     }
 }
 
-/// All clusters that are known.
+/// All known clusters.
 pub(crate) struct Registry {
     ctx: Shared,
     clusters: Mutex<BTreeMap<ClusterId, Entry>>,
-    /// Those that are not served any more, and have not ended yet.
+    /// Clusters that are no longer served and have not ended yet.
     ending: Mutex<BTreeMap<ClusterId, JoinHandle<()>>>,
-    /// Cancelled once all of them end, when nobody waits any more for what is only told.
+    /// Cancelled once all of them end; then nobody waits for reports any more.
     over: CancellationToken,
 }
 
 struct Entry {
     member: Arc<Member>,
     digest: [u8; 32],
-    /// True while its Secret is found by its label, or it is the watch cluster.
+    /// True while its Secret has the label, or if it is the watch cluster.
     is_discovered: bool,
-    /// The deployments that name it.
+    /// The deployments that refer to it.
     users: BTreeSet<Key>,
     running: Running,
 }
@@ -250,7 +251,7 @@ struct Running {
 }
 
 impl Running {
-    /// Ends it: its passes, its watches, and its connections.
+    /// Ends it with its passes, watches and connections.
     async fn end(self) {
         self.until.cancel();
         ended(Some(self.task)).await;
@@ -267,12 +268,12 @@ impl Registry {
         }
     }
 
-    /// A cluster whose Secret was found: engaged, or engaged anew when it is to be reached otherwise.
+    /// The Secret of a cluster was found: engages it, or engages it again if its source has changed.
     pub(crate) fn discovered(&self, id: &ClusterId, source: Source) {
         self.keep(id, source, None);
     }
 
-    /// A cluster that a deployment names.
+    /// A deployment refers to a cluster.
     pub(crate) fn used_by(&self, user: &Key, id: &ClusterId, source: Source) {
         let source = if secrets::is_self(id, &self.ctx) {
             Source::Home
@@ -282,7 +283,8 @@ impl Registry {
         self.keep(id, source, Some(user));
     }
 
-    /// A Secret is gone, or has lost its label: nothing goes by it any more. Deployments that name it look for it again.
+    /// A Secret is gone or has lost its label and is no longer used. Deployments that name it resolve their cluster
+    /// again.
     pub(crate) fn lost(&self, id: &ClusterId) {
         let mut clusters = lock(&self.clusters);
         let was_discovered = |entry: &Entry| entry.is_discovered;
@@ -293,7 +295,7 @@ impl Registry {
         }
     }
 
-    /// A deployment names no cluster any more, or only `except`.
+    /// A deployment refers to no cluster any more, or only to `except`.
     pub(crate) fn left_by(&self, user: &Key, except: Option<&ClusterId>) {
         let mut clusters = lock(&self.clusters);
         for (id, entry) in clusters.iter_mut() {
@@ -313,7 +315,7 @@ impl Registry {
         lock(&self.clusters).get(id).map(|entry| entry.member.clone())
     }
 
-    /// Has every object on every cluster looked at as a whole.
+    /// Makes the next pass over every object on every cluster a full one.
     pub(crate) fn look_again(&self) {
         let clusters = lock(&self.clusters);
         let sites: Vec<Arc<Site>> = clusters
@@ -329,14 +331,14 @@ impl Registry {
         }
     }
 
-    /// The clusters whose Secrets were found.
+    /// The clusters whose Secrets were found by label.
     pub(crate) fn discovered_ids(&self) -> Vec<ClusterId> {
         let clusters = lock(&self.clusters);
         let discovered = clusters.iter().filter(|(_, entry)| entry.is_discovered);
         discovered.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Ends all of them; passes under way have their grace.
+    /// Ends all of them; passes in flight have their grace period.
     pub(crate) async fn end(&self) {
         self.over.cancel();
         let entries = std::mem::take(&mut *lock(&self.clusters));
@@ -352,7 +354,7 @@ impl Registry {
         }
     }
 
-    /// True when a cluster is served because its Secret was found, whose changes are then told.
+    /// True if a cluster is served because its Secret was found by label; such Secrets are watched.
     pub(crate) fn is_discovered(&self, id: &ClusterId) -> bool {
         lock(&self.clusters)
             .get(id)
@@ -380,28 +382,29 @@ impl Registry {
         clusters.insert(id.clone(), entry);
     }
 
-    /// Notes the annotations of a Secret; those look again who may use it no longer, or may now.
+    /// Stores the annotations of a Secret. If they change which namespaces may use it, the deployments concerned are
+    /// routed again.
     fn note(&self, member: &Arc<Member>, annotations: BTreeMap<String, String>) {
         let mut known = lock(&member.annotations);
         let is_other = known.get(ALLOW_FROM_NAMESPACES) != annotations.get(ALLOW_FROM_NAMESPACES);
         if known.contains_key(CLUSTER_STATE) && !annotations.contains_key(CLUSTER_STATE) {
-            // Somebody has read what is left behind there.
+            // The user has removed the annotation, so the list of what was left behind starts again.
             lock(&member.standing).left_behind.clear();
             let (member, ctx) = (member.clone(), self.ctx.clone());
             tokio::spawn(async move {
                 let standing = member.standing();
-                let news = "the list of what was left behind begins anew";
+                let news = "the list of what was left behind starts again";
                 member.tell(&standing, news, &ctx).await;
             });
         }
         *known = annotations;
         if is_other {
-            // Nobody listens once the process ends.
+            // The receiver is gone once the process ends.
             let _ = self.ctx.news.send(member.id.clone());
         }
     }
 
-    /// Ends a cluster. What runs there is left as it is.
+    /// Ends a cluster. Its releases stay as they are.
     fn leave(&self, id: &ClusterId, entry: Entry, why: &'static str) {
         let (ctx, over) = (self.ctx.clone(), self.over.clone());
         let mut ending = lock(&self.ending);
@@ -418,7 +421,7 @@ impl Registry {
         ending.insert(id.clone(), task);
     }
 
-    /// Serves a cluster from now on; what was served under that name ends before.
+    /// Serves a cluster from now on; what was served under that id ends first.
     fn begin(&self, id: &ClusterId, source: Source, former: Option<Entry>, has_tenants: bool) -> Entry {
         let name = if id.namespace == self.ctx.discovery_namespace {
             id.name.clone()
@@ -469,7 +472,7 @@ impl Registry {
     }
 }
 
-/// Waits until a task is over.
+/// Waits until a task has ended.
 async fn ended(task: Option<JoinHandle<()>>) {
     if let Some(task) = task
         && let Err(error) = task.await

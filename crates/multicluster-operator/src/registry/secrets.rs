@@ -1,4 +1,5 @@
-//! The Secrets with kubeconfigs: those of one namespace that carry the label. Nowhere else are Secrets listed or watched.
+//! The Secrets with kubeconfigs: those in one namespace that have the label. Secrets are listed and watched nowhere
+//! else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::{ClusterId, Registry, SELF, Source};
 use crate::context::Context;
 use crate::message::chain;
 
-/// How many Secrets are listed at once; each may have a MiB.
+/// Page size of lists of Secrets; each may be up to 1 MiB.
 const PAGE: u32 = 10;
 
-/// Engages and disengages clusters as their Secrets come and go, until `until`; `listed` is called once all are known.
+/// Engages and ends clusters as their Secrets come and go, until `until`; `listed` is called once all are known.
 pub(crate) async fn follow(
     registry: Arc<Registry>,
     ctx: &Context,
@@ -63,7 +64,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// True for the watch cluster, which is served by the client of this process.
+/// True for the watch cluster, which is served with this process's own client.
 pub(super) fn is_self(id: &ClusterId, ctx: &Context) -> bool {
     ctx.serves_self && id.name == SELF && id.namespace == ctx.discovery_namespace
 }
@@ -85,7 +86,7 @@ fn found(registry: &Registry, secret: &Item<Secret>, ctx: &Context) {
         registry.lost(&id);
         return;
     };
-    // One without a kubeconfig is told of like one whose kubeconfig leads nowhere.
+    // A Secret without a kubeconfig is reported like one whose kubeconfig is unusable.
     let source = source(secret, &ctx.kubeconfig_key).unwrap_or_else(|| Source::Kubeconfig {
         text: Arc::default(),
         annotations: secret.annotations().clone(),
@@ -93,7 +94,7 @@ fn found(registry: &Registry, secret: &Item<Secret>, ctx: &Context) {
     registry.discovered(&id, source);
 }
 
-/// How a cluster is reached, as its Secret says.
+/// The source of a cluster from its Secret.
 pub(crate) fn source(secret: &Secret, key: &str) -> Option<Source> {
     let ByteString(text) = secret.data.as_ref()?.get(key)?;
     (!text.is_empty()).then(|| Source::Kubeconfig {

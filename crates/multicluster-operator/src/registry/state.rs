@@ -1,20 +1,20 @@
-//! How the operator stands to a cluster. Pure.
+//! The state of a cluster. Pure.
 
 use std::collections::BTreeMap;
 
 use api::mesh::annotations::CLUSTER_STATE;
 use serde::{Deserialize, Serialize};
 
-/// How the operator stands to a cluster.
+/// The state of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum State {
     /// Its kubeconfig was found.
     Discovered,
-    /// It is asked whether it is there.
+    /// It is being probed.
     Connecting,
     /// It is served.
     Engaged,
-    /// It gives no answer, or its kubeconfig cannot be used.
+    /// It does not answer, or its kubeconfig cannot be used.
     Unreachable,
     /// Its kubeconfig is gone.
     Disengaged,
@@ -40,22 +40,22 @@ impl State {
     }
 }
 
-/// How many releases are listed that were left behind on a cluster.
+/// The most releases in the list of what was left behind on a cluster.
 const MOST_LEFT: usize = 50;
 
-/// The last entry of a list that has no room for more.
-const MORE: &str = "more, which the events about the cluster tell";
+/// The last entry of a list that is full.
+const MORE: &str = "more, see the events about the cluster";
 
-/// A state, since when, and why: the annotation on the Secret of the cluster.
+/// The state, its time and its reason: the annotation on the Secret of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Standing {
     pub(crate) state: State,
-    /// RFC 3339, to the second.
+    /// RFC 3339, in seconds.
     pub(crate) since: String,
     pub(crate) message: String,
-    /// What is left there of objects that went without it. It outlives states and processes, until somebody removes the
-    /// annotation.
+    /// What objects left there when they were removed without their release. It persists across states and processes,
+    /// until somebody removes the annotation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_behind: Vec<String>,
 }
@@ -71,14 +71,14 @@ impl Standing {
         }
     }
 
-    /// The same with what was left behind before.
+    /// The same with what was left behind earlier.
     #[must_use]
     pub(crate) fn leaving(self, left_behind: Vec<String>) -> Self {
         Self { left_behind, ..self }
     }
 
-    /// What follows when it is seen in this state; none when that is no news. The reason of a state that stays may be another
-    /// one: then it is told since when the state is what it is.
+    /// The next standing when this state is observed; none if nothing is new. If only the reason of a state changes,
+    /// `since` stays.
     pub(crate) fn seen(&self, state: State, message: &str, now: jiff::Timestamp) -> Option<Self> {
         let next = Self::new(state, message, now).leaving(self.left_behind.clone());
         if self.state != state {
@@ -90,7 +90,7 @@ impl Standing {
         })
     }
 
-    /// Notes what is left behind.
+    /// Adds something that was left behind.
     pub(crate) fn leave(&mut self, what: &str) {
         let left = &mut self.left_behind;
         if left.iter().any(|known| known == what || known == MORE) {
@@ -101,7 +101,7 @@ impl Standing {
     }
 }
 
-/// What is left behind on a cluster, as the annotations of its Secret say.
+/// What was left behind on a cluster, from the annotations of its Secret.
 pub(super) fn left_behind(annotations: &BTreeMap<String, String>) -> Vec<String> {
     let text = annotations.get(CLUSTER_STATE);
     let standing = text.and_then(|text| serde_json::from_str::<Standing>(text).ok());
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_behind_is_listed_once_and_read_back() {
+    fn what_was_left_behind_is_listed_once_and_read_back() {
         let at = jiff::Timestamp::from_second(30).unwrap_or_default();
         let mut standing = Standing::new(State::Unreachable, "no answer", at);
         for number in 0..2 * MOST_LEFT {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_stays_tells_its_last_reason_and_since_when_it_is() {
+    fn an_unchanged_state_reports_its_last_reason_and_its_time() {
         let at = |second| jiff::Timestamp::from_second(second).unwrap_or_default();
         let mut away = Standing::new(State::Unreachable, "no answer", at(30));
         away.leave("release a");

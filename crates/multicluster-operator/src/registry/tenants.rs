@@ -1,4 +1,5 @@
-//! The tenants of one cluster, as they move. A cluster that tells of more than are served costs no more than that.
+//! Queues the tenants of one cluster when they change. A cluster that reports more tenants than are served costs no
+//! more than that limit.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,21 +19,21 @@ use crate::engine::Site;
 use crate::key::{Key, Kind};
 use crate::message::chain;
 
-/// How many are listed at once: nothing but their metadata.
+/// Page size of lists: only metadata is listed.
 const PAGE: u32 = 100;
 
-/// As many tenants of a cluster are served.
+/// The most tenants that are served on a cluster.
 const MOST: usize = 10_000;
 
-/// A list that is longer has no end: it is not read on.
+/// A list that is longer counts as endless and is not read any further.
 const LONGEST_LIST: usize = 10 * MOST;
 
-/// The longest names that an API server takes.
+/// The longest namespace and name that an API server accepts.
 const LONGEST_NAMES: (usize, usize) = (63, 253);
 
 type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
-/// What a list has told so far.
+/// What a list has contained so far.
 #[derive(Default)]
 struct Listing {
     keys: HashSet<Key>,
@@ -40,8 +41,8 @@ struct Listing {
 }
 
 impl Listing {
-    /// Notes one that was listed; false when there are too many to read on. Those that are known are noted in any case, so
-    /// that none of them counts as gone.
+    /// Notes a listed tenant; false if the list is too long to read on. Known tenants are always noted, so that none of
+    /// them counts as gone.
     fn note(&mut self, key: &Key, is_known: bool) -> bool {
         self.length += 1;
         if is_known || self.keys.len() < MOST {
@@ -51,23 +52,23 @@ impl Listing {
     }
 }
 
-/// Puts the tenants of a cluster into its queue as they move.
+/// Queues the tenants of a cluster when they change.
 pub(super) async fn watch(site: Arc<Site>, member: Arc<Member>, ctx: Shared) {
     loop {
         let following = async {
             follow(&site, &member, &ctx).await;
-            // A list without an end is not worth more.
+            // A cluster with an endless list is not read more often than this.
             tokio::time::sleep(ctx.resync_interval).await;
         };
         tokio::select! {
             () = following => {}
-            // Sooner than a watch that failed would be tried again.
+            // Earlier than the watch's own backoff would retry.
             () = site.reach.back() => {}
         }
     }
 }
 
-/// Follows them until a list turns out to have no end.
+/// Follows them until a list turns out to be endless.
 async fn follow(site: &Site, member: &Member, ctx: &Context) {
     let api: Api<Metadata> = ResourceId::of::<Tenant>().api(site.cluster.client(), None);
     let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
@@ -79,7 +80,9 @@ async fn follow(site: &Site, member: &Member, ctx: &Context) {
             Ok(Event::InitApply(tenant)) => {
                 let key = key_of(&tenant);
                 if !listing.note(&key, site.memories.knows(&key)) {
-                    let why = format!("it lists more than {LONGEST_LIST} tenants, which are not read on");
+                    let why = format!(
+                        "it lists more than {LONGEST_LIST} tenants; the rest of the list is not read"
+                    );
                     member.complain(&why, ctx).await;
                     return;
                 }
@@ -115,7 +118,7 @@ async fn saw(site: &Site, member: &Member, ctx: &Context, key: Key, tenant: &Met
         return;
     }
     if !site.memories.knows(&key) && site.memories.number() >= MOST {
-        let why = format!("it has more than {MOST} tenants, and the others are left alone");
+        let why = format!("it has more than {MOST} tenants; the others are ignored");
         member.complain(&why, ctx).await;
         return;
     }
@@ -126,7 +129,7 @@ async fn saw(site: &Site, member: &Member, ctx: &Context, key: Key, tenant: &Met
     }
 }
 
-/// True when it has names that an API server gives.
+/// True if its names are ones that an API server accepts.
 fn is_named(key: &Key) -> bool {
     let (namespace, name) = LONGEST_NAMES;
     (1..=namespace).contains(&key.namespace.len()) && (1..=name).contains(&key.name.len())

@@ -1,4 +1,4 @@
-//! Clusters that come and go while home gives no answer.
+//! Clusters that come and go while the watch cluster does not answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,14 @@ fn version() -> Value {
     })
 }
 
-/// A home that says its version once, and nothing after that.
+/// A watch cluster that answers with its version once, and never again.
 fn falling_silent() -> Script {
     Script::new("home falls silent")
         .get("/version", version())
         .silent_from_then_on()
 }
 
-/// The watch cluster as one that is served, once it is engaged. No time passes.
+/// The watch cluster as a served cluster, once it is engaged. No time passes.
 async fn engaged(registry: &Registry) -> Arc<Member> {
     registry.discovered(&id(), Source::Home);
     let member = registry.member(&id()).unwrap();
@@ -65,7 +65,7 @@ fn shop() -> Key {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_home_that_gives_no_answer_keeps_nobody_longer_than_it_may() {
+async fn a_silent_watch_cluster_blocks_nothing_beyond_its_time_limit() {
     let (ctx, _) = context::for_tests(falling_silent().cluster());
     let registry = Registry::new(ctx.clone());
     let member = engaged(&registry).await;
@@ -76,13 +76,13 @@ async fn a_home_that_gives_no_answer_keeps_nobody_longer_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_waits_for_no_state_to_be_told() {
+async fn the_end_does_not_wait_for_states_to_be_reported() {
     let ends_at_once = async |registry: &Registry| {
         let begun = Instant::now();
         registry.end().await;
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     };
-    // That it is engaged, and that it is not any more.
+    // Reports that it is engaged, and that it is disengaged.
     let (ctx, _) = context::for_tests(falling_silent().cluster());
     let registry = Registry::new(ctx.clone());
     engaged(&registry).await;
@@ -97,7 +97,7 @@ async fn the_end_waits_for_no_state_to_be_told() {
     }
     ends_at_once(&registry).await;
 
-    // That it cannot be reached.
+    // Reports that it cannot be reached.
     let (ctx, _) = context::for_tests(Script::new("silent").silent_from_then_on().cluster());
     let registry = Registry::new(ctx.clone());
     let text: Arc<[u8]> = b"no kubeconfig".as_slice().into();
@@ -111,7 +111,7 @@ async fn the_end_waits_for_no_state_to_be_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_told_is_told_once_home_answers() {
+async fn a_state_that_could_not_be_reported_is_reported_later() {
     let secret = format!("/api/v1/namespaces/clusters/secrets/{SELF}");
     let is_engaged = |sent: &Value| assert!(sent.to_string().contains("Engaged"), "{sent}");
     let script = Script::new("home answers again");
@@ -130,13 +130,13 @@ async fn what_could_not_be_told_is_told_once_home_answers() {
         json!({}),
     );
     member.tell_again(&ctx).await;
-    // Told is told.
+    // Once reported, it is not reported again.
     member.tell_again(&ctx).await;
     script.finish();
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_were_reached_by_a_former_kubeconfig_count_no_more() {
+async fn objects_behind_a_former_kubeconfig_are_no_longer_counted() {
     let (ctx, metrics) = context::for_tests(falling_silent().cluster());
     let registry = Registry::new(ctx.clone());
     engaged(&registry).await;

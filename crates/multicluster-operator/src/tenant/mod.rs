@@ -1,4 +1,4 @@
-//! Tenants: one pass over the object on the cluster where it lies, for that cluster's release.
+//! Tenants: one pass over the object on its own cluster, for the release on that cluster.
 
 mod report;
 mod status;
@@ -26,7 +26,7 @@ use crate::names;
 use crate::pass::Next;
 use status::News;
 
-/// A pass over a tenant failed.
+/// Why a pass over a tenant failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read the tenant")]
@@ -44,7 +44,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
+    /// True if the same attempt can succeed later without any change.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Read(error) | Self::Mark(error) | Self::Report(error) => error.is_transient(),
@@ -60,7 +60,7 @@ impl Error {
 enum Served {
     Here,
     Elsewhere,
-    /// It names a Secret where no clusters are looked for.
+    /// It names a Secret outside the namespace with the Secrets of clusters.
     Nowhere {
         namespace: String,
     },
@@ -82,10 +82,10 @@ fn served(cluster_ref: Option<&ClusterRef>, cluster: &str, discovery_namespace: 
     }
 }
 
-/// One pass: read, decide, write, report.
+/// One pass: observe, plan, apply, report.
 pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<Next, Error> {
     let Some(seen) = site.memories.version(key) else {
-        // It is gone, as the watch says. Nobody comes back to it, whatever else the cluster says of it.
+        // The watch reported that it is gone. It is not reconciled again, whatever else the cluster says about it.
         spans::leave_out();
         return Ok(Next::OnChange);
     };
@@ -123,7 +123,7 @@ struct Pass<'a> {
     key: &'a Key,
     id: &'a ObjectId,
     tenant: &'a Tenant,
-    /// As it was written last.
+    /// The status as last written.
     status: TenantStatus,
     memory: &'a mut Memory,
     site: &'a Site,
@@ -142,7 +142,7 @@ impl Pass<'_> {
         let is_named = cluster_ref.is_some_and(|named| !named.secret_name.is_empty());
         match served(cluster_ref, &self.site.name, &self.ctx.discovery_namespace) {
             Served::Here if is_named || self.is_ours() => {}
-            // What was installed before the tenant was given to another cluster goes with the tenant.
+            // If the tenant was installed here before it moved to another cluster, that release is removed with it.
             Served::Elsewhere | Served::Nowhere { .. } if deleting && is_held && self.is_released_here() => {}
             Served::Here | Served::Elsewhere => {
                 self.memory
@@ -151,7 +151,7 @@ impl Pass<'_> {
             }
             Served::Nowhere { namespace } => {
                 let note = format!(
-                    "clusterRef names a Secret of namespace {namespace}, clusters are looked for in {}: correct or remove secretNamespace",
+                    "clusterRef names a Secret in namespace {namespace}, but clusters are looked for in {}: correct or remove secretNamespace",
                     self.ctx.discovery_namespace
                 );
                 self.warn(events::CLUSTER_REF_IGNORED, &note).await;
@@ -178,7 +178,7 @@ impl Pass<'_> {
                 tracing::warn!(tenant = %self.key, error = crate::message::chain(&error), "removing the finalizer of a tenant by force");
                 let what = format!("release {} in namespace {}", subject.release, self.key.name);
                 let note = format!(
-                    "the tenant went although its release could not be removed; what stays: {what} ({})",
+                    "the tenant was removed although its release could not be removed; what stays: {what} ({})",
                     crate::message::chain(&error)
                 );
                 self.warn(events::RELEASES_ORPHANED, &note).await;
@@ -244,7 +244,7 @@ impl Pass<'_> {
         self.next(plan.standing, is_released).await
     }
 
-    /// When to look again.
+    /// When the next pass follows.
     async fn next(&mut self, standing: Standing, is_released: bool) -> Result<Next, Error> {
         match standing {
             Standing::UpToDate | Standing::NotUp(_) => {
@@ -253,7 +253,7 @@ impl Pass<'_> {
                     self.say(events::HELM_SKIP, "fingerprint unchanged, release deployed")
                         .await;
                 }
-                // What was just written comes back as news.
+                // Our own write comes back as an event of the watch.
                 self.memory
                     .settle(self.tenant.metadata.resource_version.as_deref());
                 Ok(Next::After(self.ctx.resync_interval, Priority::Low))
@@ -301,8 +301,8 @@ impl Pass<'_> {
         }
     }
 
-    /// True when this cluster serves a tenant that names none: it has its release, or nobody has and it saw it first. The
-    /// same API server may be engaged under several names.
+    /// True if this cluster serves a tenant that names none: it has the tenant's release, or no cluster has and it saw
+    /// the tenant first. The same API server may be engaged under several names.
     fn is_ours(&self) -> bool {
         let site = self.site;
         self.is_released_here()
@@ -318,13 +318,13 @@ impl Pass<'_> {
         api::annotations::is_true(self.tenant.annotations(), annotations::FORCE_DELETE)
     }
 
-    /// True when the status says that the release is there.
+    /// True if the status says that the release is ready.
     fn status_ready(&self) -> bool {
         let ready = status::condition(&self.status, conditions::CLUSTER_READY, &self.site.name);
         ready.is_some_and(|ready| ready.status == "True")
     }
 
-    /// Says on the tenant that its releases are being removed.
+    /// Reports on the tenant that its releases are being removed.
     async fn begin_deleting(&mut self) -> Result<(), Error> {
         if !api::annotations::is_true(self.tenant.annotations(), annotations::DELETING) {
             let marking =
@@ -337,7 +337,7 @@ impl Pass<'_> {
         self.report(news).await
     }
 
-    /// Says what begins: hooks and workloads can take minutes.
+    /// Reports what begins, because hooks and workloads can take minutes.
     async fn announce(&mut self, steps: &[Step], observed: &Observed) -> Result<(), Error> {
         for step in steps {
             match step {
@@ -368,13 +368,13 @@ impl Pass<'_> {
                 (
                     events::HELM_INSTALL_START,
                     conditions::INSTALLING,
-                    "the install is under way",
+                    "the install is in progress",
                 )
             } else {
                 (
                     events::HELM_UPGRADE_START,
                     conditions::UPGRADING,
-                    "the upgrade is under way",
+                    "the upgrade is in progress",
                 )
             };
             self.say(event, &release).await;
@@ -402,7 +402,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Tells why nothing can be done, once for each generation of the tenant.
+    /// Reports why nothing can be done, once per generation of the tenant.
     async fn tell_blocked(&self, blocked: &engine::Blocked) {
         let (event, condition) = report::blocked_event(blocked);
         let known = status::condition(&self.status, conditions::CLUSTER_ERROR, &self.site.name);
@@ -441,7 +441,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Our last word on a tenant that goes: when no other release of it is left, the finalizer goes too.
+    /// Reports the removal of this release; if it was the tenant's last one, removes the finalizer.
     async fn let_go(&mut self) -> Result<Next, Error> {
         let mut news = report::gone();
         news.message = None;
@@ -456,7 +456,7 @@ impl Pass<'_> {
         Ok(Next::OnChange)
     }
 
-    /// Writes the status, if that changes it.
+    /// Writes the status, if it changes.
     async fn report(&mut self, news: News) -> Result<(), Error> {
         let now = Time(Timestamp::now());
         let status = status::with(
@@ -475,7 +475,7 @@ impl Pass<'_> {
         let writing = self.site.cluster.merge_status(self.id, &patch, FIELD_MANAGER);
         match writing.await {
             Ok(_) => {}
-            // It went with its last finalizer.
+            // The object was deleted when its last finalizer was removed.
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => {
                 self.warn(events::STATUS_UPDATE_FAILED, &crate::message::chain(&error))
@@ -527,7 +527,7 @@ impl Pass<'_> {
     }
 }
 
-/// A merge leaves alone what it does not name, so what is empty now is named.
+/// A merge patch keeps fields that it does not mention, so fields that became empty are set to null.
 fn with_nulls(status: &TenantStatus) -> Value {
     let mut value = json!(status);
     if status.releases.is_empty() {
@@ -543,7 +543,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_empty_now_is_taken_out_of_the_status() {
+    fn fields_that_became_empty_are_removed_from_the_status() {
         let gone = with_nulls(&TenantStatus::default());
         assert_eq!(
             gone,

@@ -23,7 +23,7 @@ fn said(kind: &'static str, is_true: bool, reason: &'static str, message: impl I
     }
 }
 
-/// An action is under way.
+/// An action is in progress.
 pub(super) fn progress(reason: &'static str, message: &str) -> News {
     News {
         conditions: vec![said(CLUSTER_PROGRESS, true, reason, message)],
@@ -40,7 +40,7 @@ pub(super) fn gone() -> News {
     }
 }
 
-/// A pass whose steps are taken.
+/// The report about a pass whose steps were taken.
 pub(super) fn done(
     plan: &Plan,
     changes: &[Change],
@@ -78,7 +78,7 @@ pub(super) fn done(
                 .push(said(CLUSTER_READY, false, NOT_READY, message));
         }
         Standing::Locked(writer) => {
-            let message = format!("{writer} is at the release: waiting");
+            let message = format!("{writer} is acting on the release: waiting");
             news.conditions
                 .push(said(CLUSTER_PROGRESS, false, LOCKED, message));
         }
@@ -114,7 +114,7 @@ pub(super) fn done(
     news
 }
 
-/// What failed before is over, and what was under way is through.
+/// Sets the release to ready: an earlier failure is over, and an action in progress is complete.
 fn ready(news: &mut News, reason: &'static str, complete: Option<&'static str>) {
     let message = "the release is deployed";
     news.message = Some(message.to_owned());
@@ -128,7 +128,7 @@ fn ready(news: &mut News, reason: &'static str, complete: Option<&'static str>) 
     }
 }
 
-/// A step failed; `was_ready` is true when there was a release before, which a failed upgrade goes back to.
+/// A step failed; `was_ready` is true if there was a release before, to which a failed upgrade goes back.
 pub(super) fn failed(error: &ApplyError, was_ready: bool) -> News {
     let reason = match error {
         ApplyError::MakeNamespace { .. } => NAMESPACE_REFUSED,
@@ -160,7 +160,7 @@ fn failure(reason: &'static str, message: &str, was_ready: bool) -> News {
     }
 }
 
-/// As which event a failed step is told.
+/// The reason of the event for a failed step.
 pub(super) fn failure_event(error: &ApplyError) -> &'static str {
     match error {
         ApplyError::MakeNamespace { .. } => events::WORKSPACE_CREATE_FAILED,
@@ -170,7 +170,7 @@ pub(super) fn failure_event(error: &ApplyError) -> &'static str {
     }
 }
 
-/// As which event, and for which reason, it is told that nothing can be done.
+/// The reasons of the event and of the condition if nothing can be done.
 pub(super) fn blocked_event(blocked: &Blocked) -> (&'static str, &'static str) {
     match blocked {
         Blocked::Target(_) | Blocked::Namespace { .. } | Blocked::NamespaceGoes => {

@@ -1,4 +1,4 @@
-//! What a pass has to say about a tenant on one cluster, and the phase that follows from all of them. Pure.
+//! What a pass reports about a tenant on one cluster, and the phase that follows from all clusters. Pure.
 
 use api::mesh::conditions::{CHART_NOT_LOADED, CLUSTER_ERROR, CLUSTER_READY};
 use api::mesh::{ClusterCondition, Phase, ReleaseStatus, TenantStatus};
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::names;
 
-/// What a pass has to say.
+/// What a pass reports.
 #[derive(Debug, Default)]
 pub(super) struct News {
     pub(super) conditions: Vec<Said>,
@@ -19,16 +19,16 @@ pub(super) struct News {
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
-    /// What stands before the slash.
+    /// The part before the slash.
     pub(super) kind: &'static str,
     pub(super) is_true: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// True when nothing new is said by it: where the condition stands like that for the same generation, it stays.
+    /// True if the report is not new: an equal condition of the same generation is kept unchanged.
     pub(super) is_old_news: bool,
 }
 
-/// What became of the release.
+/// What happened to the release.
 #[derive(Debug, Default)]
 pub(super) enum ReleaseNews {
     #[default]
@@ -39,7 +39,7 @@ pub(super) enum ReleaseNews {
     Gone,
 }
 
-/// The status once the news are in it.
+/// The status updated with the news.
 pub(super) fn with(
     before: &TenantStatus,
     news: News,
@@ -75,7 +75,7 @@ pub(super) fn with(
     status
 }
 
-/// What a column of `kubectl get` prints of all releases; none without any.
+/// The text of a column of `kubectl get` about all releases; none if there are none.
 fn listed(releases: &[ReleaseStatus], part: impl Fn(&ReleaseStatus) -> &str) -> Option<String> {
     let parts: Vec<&str> = releases.iter().map(part).collect();
     (!parts.is_empty()).then(|| parts.join(","))
@@ -114,14 +114,14 @@ fn upsert(
     }
 }
 
-/// The API server takes so many bytes.
+/// Cut to the number of bytes that the API server accepts.
 fn shortened(mut message: String) -> String {
     const LONGEST: usize = 32_768;
     message.truncate(message.floor_char_boundary(LONGEST));
     message
 }
 
-/// The condition of that kind about a cluster.
+/// The condition of that kind for a cluster.
 pub(super) fn condition<'a>(
     status: &'a TenantStatus,
     kind: &str,
@@ -131,9 +131,10 @@ pub(super) fn condition<'a>(
     status.conditions.iter().find(|known| known.type_ == type_)
 }
 
-/// The phase: Error when something failed on a cluster, else Ready when it is there on one, else Pending.
+/// The phase: Error if something failed on a cluster, else Ready if a release is ready on one, else Pending.
 ///
-/// Where that is allowed, a chart that could not be fetched is no failure: what was installed from it before stays Ready.
+/// With `allow_chart_skip`, a chart that could not be fetched is no failure: a release that was installed earlier stays
+/// Ready.
 pub(super) fn aggregate(conditions: &[ClusterCondition], allow_chart_skip: bool) -> Phase {
     let is = |condition: &ClusterCondition, kind: &str| {
         let (known, _) = condition.type_.split_once('/').unwrap_or_default();
@@ -207,7 +208,7 @@ mod tests {
             prop_assert_eq!(aggregate(&conditions, allow_chart_skip), expected);
             conditions.reverse();
             prop_assert_eq!(aggregate(&conditions, allow_chart_skip), expected);
-            // To be lenient never makes it worse, and never Ready without a release.
+            // Allowing the skip never makes the phase worse, and never makes it Ready without a release.
             if aggregate(&conditions, false) == Phase::Ready {
                 prop_assert_eq!(aggregate(&conditions, true), Phase::Ready);
             }
@@ -271,7 +272,7 @@ mod tests {
         let error = condition(&over, CLUSTER_ERROR, "c");
         assert_eq!(error.map(|error| &error.last_transition_time), Some(&now(3)));
         assert_eq!(over.phase, Some(Phase::Pending));
-        // Another cluster's is another.
+        // The condition of another cluster is a different one.
         assert_eq!(condition(&over, CLUSTER_ERROR, "d"), None);
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use clap::builder::StyledStr;
 use clap::{Arg, CommandFactory};
 
-/// The page about the arguments of `program`, in Markdown: each flag with its environment variable, its default and what it
-/// means, in the order in which `--help` has them. The program's own test holds the page in `docs/reference` against it.
+/// The page about the arguments of `program`, in Markdown: each flag with its environment variable, its default and its
+/// meaning, in the order of `--help`. A test of each program compares the page in `docs/reference` with this.
 pub fn reference<A: CommandFactory>(program: &str) -> String {
     let command = A::command();
     let about = command.get_about().map(StyledStr::to_string).unwrap_or_default();
@@ -54,7 +54,7 @@ fn meaning(arg: &Arg) -> String {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    // Both spellings of a boolean go without saying.
+    // The two values of a boolean need no mention.
     let choices: Vec<_> = arg
         .get_possible_values()
         .iter()

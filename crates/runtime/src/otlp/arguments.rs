@@ -1,4 +1,4 @@
-//! What is typed of OTLP, and what it means: whether, where and in whose name is pushed.
+//! The arguments for OTLP and what they mean: whether to push, where to, and under which service name.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,9 +15,10 @@ use crate::args::boolean;
 use crate::process::choose_crypto;
 use crate::{chain, spans};
 
-/// Whether and where figures and traces are pushed; flattened into a program's `Args`.
+/// Whether and where metrics and traces are pushed; flattened into a program's `Args`.
 ///
-/// All of it is text until something is pushed: these variables are every program's, and hold what only others understand.
+/// All of it stays text until something is pushed: every program reads these variables, and they may hold values that
+/// only other programs understand.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PushArgs {
     /// Whether metrics are pushed to an OpenTelemetry collector.
@@ -52,7 +53,7 @@ pub struct PushArgs {
     /// URL that traces are sent to, instead of the collector's with v1/traces.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
     otel_exporter_otlp_traces_endpoint: Option<OsString>,
-    /// How the collector is spoken to. Only http/protobuf is supported.
+    /// Protocol for talking to the collector. Only http/protobuf is supported.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_PROTOCOL", default_value = "http/protobuf")]
     otel_exporter_otlp_protocol: OsString,
     /// Which traces are recorded: `always_on`, `always_off`, `traceidratio`, `parentbased_always_on`,
@@ -71,10 +72,11 @@ pub struct PushArgs {
     /// Headers that are sent to the collector: name=value,…, percent-encoded.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_HEADERS", hide_env_values = true, value_parser = secret())]
     otel_exporter_otlp_headers: Option<Secret>,
-    /// After how many milliseconds a push that was not answered has failed.
+    /// How many milliseconds a push may take before it counts as failed.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TIMEOUT", default_value = "10000")]
     otel_exporter_otlp_timeout: OsString,
-    /// PEM file of the authorities that the collector's certificate may be signed by, besides those of the system.
+    /// PEM file with certificate authorities that may have signed the collector's certificate, besides those of the
+    /// system.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_CERTIFICATE", value_name = "FILE")]
     otel_exporter_otlp_certificate: Option<OsString>,
     /// Further attributes of this process in metrics and traces: name=value,…, percent-encoded.
@@ -85,13 +87,13 @@ pub struct PushArgs {
     deployment_name: Option<OsString>,
 }
 
-// What counts for what cannot be read: the same as the defaults above.
+// What is used in place of values that cannot be read: the same as the defaults above.
 const INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
 const SCHEDULE_DELAY: Duration = Duration::from_secs(5);
 const QUEUE_SIZE: usize = 2048;
 
-/// A text that is never shown.
+/// A text that is never printed.
 #[derive(Clone)]
 struct Secret(OsString);
 
@@ -106,10 +108,10 @@ fn secret() -> impl TypedValueParser<Value = Secret> {
 }
 
 impl PushArgs {
-    /// What is pushed where, in the name of `service` unless another is given.
+    /// What is pushed and where to, under the name `service` unless another one is given.
     ///
-    /// A setting that cannot be read counts as not set; the start of the process warns of it. Those of an export that is off
-    /// are not read.
+    /// A setting that cannot be read counts as not set; the process warns about it at its start. The settings of an
+    /// export that is off are not read.
     pub fn push(&self, service: &str) -> Push {
         let mut reader = Reader::default();
         let figures = reader.parsed("OTEL_ENABLED", &self.otel_enabled, boolean) == Some(true);
@@ -126,7 +128,8 @@ impl PushArgs {
         push
     }
 
-    /// How messages get to the collector, but for where to. None when no client can be made.
+    /// How messages get to the collector; the URL is passed to the returned function. None if no HTTP client can be
+    /// created.
     fn delivery(&self, reader: &mut Reader) -> Option<impl Fn(Kind, Url) -> Delivery + use<>> {
         let protocol = "OTEL_EXPORTER_OTLP_PROTOCOL";
         reader.parsed(protocol, &self.otel_exporter_otlp_protocol, settings::protocol);
@@ -175,7 +178,7 @@ impl PushArgs {
         let variable = "OTEL_TRACES_SAMPLER";
         let named = reader.parsed(variable, &self.otel_traces_sampler, settings::sampler);
         let named = named.unwrap_or(spans::Named::ParentOrOn);
-        // Each sampler understands an argument of its own.
+        // Each sampler has its own argument.
         let ratio = if named.has_ratio() {
             let variable = "OTEL_TRACES_SAMPLER_ARG";
             reader.parsed(variable, &self.otel_traces_sampler_arg, settings::ratio)
@@ -185,7 +188,7 @@ impl PushArgs {
         spans::Sampler::new(named, ratio.unwrap_or(1.0))
     }
 
-    /// Those of the process: who it is, and what else is said of it.
+    /// The attributes of the process: its identity, and the attributes that were given for it.
     fn attributes(&self, service: &str, reader: &mut Reader) -> Vec<(String, String)> {
         let further = self.otel_resource_attributes.as_deref().and_then(|text| {
             let variable = "OTEL_RESOURCE_ATTRIBUTES";
@@ -229,7 +232,7 @@ impl PushArgs {
         url
     }
 
-    /// Those of every push: what is given for the collector, unless HTTP does not take it.
+    /// The headers of every push: those given for the collector, except those that HTTP does not allow.
     fn headers(&self, reader: &mut Reader) -> HeaderMap {
         let given = self.otel_exporter_otlp_headers.as_ref().and_then(|Secret(text)| {
             let variable = "OTEL_EXPORTER_OTLP_HEADERS";
@@ -241,7 +244,7 @@ impl PushArgs {
     }
 
     fn client(&self, reader: &mut Reader) -> Option<reqwest::Client> {
-        // Arguments are understood before the process starts, which chooses it otherwise.
+        // Arguments are evaluated before the start of the process, which would choose the TLS provider.
         choose_crypto();
         let variable = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let file = self.otel_exporter_otlp_certificate.as_deref();
@@ -253,14 +256,14 @@ impl PushArgs {
         });
         let mut client = reqwest::Client::builder()
             .default_headers(self.headers(reader))
-            // The headers may hold a credential of this collector alone.
+            // The headers may hold a credential that is meant for this collector only.
             .redirect(reqwest::redirect::Policy::none());
         if let Some(authorities) = authorities {
             client = client.tls_certs_merge(authorities);
         }
         let nothing_is_pushed = |error: reqwest::Error| {
             let why = format!(
-                "no client can be made with it, and nothing is pushed: {}",
+                "no HTTP client can be created with it, so nothing is pushed: {}",
                 chain(&error)
             );
             reader.ignore(variable, why);
@@ -284,7 +287,7 @@ fn headers(text: &str) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// `name=value,…` with percent-encoded values, as OpenTelemetry's variables have it.
+/// `name=value,…` with percent-encoded values, the format of OpenTelemetry's variables.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     entries

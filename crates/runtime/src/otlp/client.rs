@@ -1,4 +1,4 @@
-//! Sends what there is to a collector, and says when it begins and ceases to arrive.
+//! Sends metrics and spans to a collector, and logs when they begin to arrive and when they stop.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use super::settings::Ignored;
 use crate::excerpt::excerpt;
 use crate::{Metrics, chain, spans};
 
-/// What the end of the process waits for the last push at most.
+/// How long the end of the process waits for the last push, at most.
 const LAST_WITHIN: Duration = Duration::from_secs(3);
 
-/// Of what a collector says, so many bytes are read.
+/// The most bytes that are read of a collector's answer.
 const LARGEST_ANSWER: usize = 64 << 10;
 
-/// How much of it is logged, in bytes.
+/// How much of the answer is logged, in bytes.
 const LONGEST_WORDS: usize = 500;
 
-/// How many spans are in one push at most; OpenTelemetry's own number.
+/// The most spans in one push; OpenTelemetry's own default.
 const SPANS_AT_ONCE: usize = 512;
 
 /// What is pushed to a collector.
@@ -33,13 +33,13 @@ const SPANS_AT_ONCE: usize = 512;
 pub struct Push {
     pub(super) figures: Option<Figures>,
     pub(super) traces: Option<Traces>,
-    /// Of the process.
+    /// The attributes of the process.
     pub(super) attributes: Vec<(String, String)>,
-    /// What was given, and cannot be read.
+    /// Settings that were given but cannot be read.
     pub(super) ignored: Vec<Ignored>,
 }
 
-/// Figures on their way to a collector.
+/// Metrics on their way to a collector.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     pub(super) delivery: Delivery,
@@ -55,7 +55,7 @@ pub(crate) struct Traces {
     pub(super) sampler: spans::Sampler,
 }
 
-/// Spans that are recorded, on their way to a collector.
+/// Recorded spans on their way to a collector.
 pub(crate) struct Recorded {
     traces: Traces,
     attributes: Vec<(String, String)>,
@@ -63,7 +63,7 @@ pub(crate) struct Recorded {
     dropped: IntCounterVec,
 }
 
-/// Of which kind the messages of a delivery are.
+/// What the messages of a delivery carry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Figures,
@@ -73,12 +73,12 @@ pub(super) enum Kind {
 impl Kind {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Figures => "figures",
+            Self::Figures => "metrics",
             Self::Spans => "spans",
         }
     }
 
-    /// How many a collector did not take, and what it says of that. What is no message of OTLP says nothing.
+    /// How many items the collector rejected, and why. An answer that is not an OTLP message rejects nothing.
     fn rejected(self, answer: &[u8]) -> Option<(i64, String)> {
         let (count, said) = match self {
             Self::Figures => {
@@ -115,7 +115,7 @@ pub(super) enum Undelivered {
 }
 
 impl Push {
-    /// In the name of this instance of the process.
+    /// Names this instance of the process in the attributes.
     pub(crate) fn of_instance(mut self, instance: &str) -> Self {
         self.attributes.retain(|(name, _)| name != "service.instance.id");
         self.attributes
@@ -123,18 +123,18 @@ impl Push {
         self
     }
 
-    /// Warns of what was given and cannot be read, once there is a log.
+    /// Warns about the settings that cannot be read, once there is a log.
     pub(crate) fn warn(&self) {
         for Ignored { variable, why } in &self.ignored {
             tracing::warn!(variable, why, "ignored a setting that cannot be read");
         }
     }
 
-    /// What records spans for the log's subscriber, and what sends them on; none where traces are off.
+    /// The layer that records spans for the log's subscriber, and the task that sends them; none if traces are off.
     ///
     /// # Errors
     ///
-    /// When the figure of what is dropped is there already.
+    /// If the metric of dropped spans is already registered.
     pub(crate) fn record(
         &self,
         metrics: &Metrics,
@@ -145,7 +145,7 @@ impl Push {
         let dropped = IntCounterVec::new(
             Opts::new(
                 "trace_spans_dropped_total",
-                "Spans that did not get to the collector: no room in the queue, or not delivered",
+                "Spans that did not reach the collector, by reason: the queue was full, or they were not delivered",
             ),
             &["reason"],
         )?;
@@ -165,9 +165,9 @@ impl Push {
         Ok(Some((recording, recorded)))
     }
 
-    /// Pushes the figures once in an interval until `ended`, and then once more, for which it takes no longer than a moment.
+    /// Pushes the metrics once per interval until `ended`, then once more within [`LAST_WITHIN`].
     ///
-    /// It is logged once when the collector is reached, and once when it is not any more.
+    /// Logs once when the collector becomes reachable, and once when it stops being reachable.
     pub(crate) async fn run(self, metrics: Metrics, ended: CancellationToken) {
         let Self {
             figures,
@@ -187,7 +187,7 @@ impl Push {
         let body = || encoder::figures(&metrics, &attributes).encode_to_vec();
         while ended.run_until_cancelled(ticks.tick()).await.is_some() {
             let sending = delivery.send(body(), delivery.timeout);
-            // The last push has all that is in one that is given up.
+            // A push can be cancelled here: the last one includes everything in it.
             let Some(outcome) = ended.run_until_cancelled(sending).await else {
                 break;
             };
@@ -199,9 +199,9 @@ impl Push {
 }
 
 impl Recorded {
-    /// Pushes spans as they end, several at once, until `ended`; what there is by then takes no longer than a moment.
+    /// Pushes spans as they end, several at once, until `ended`; those left by then are pushed within [`LAST_WITHIN`].
     ///
-    /// Those that do not arrive are counted and gone: the next ones are worth more.
+    /// Spans that do not arrive are counted and dropped: newer ones are worth more.
     pub(crate) async fn run(mut self, ended: CancellationToken) {
         let late = async {
             ended.cancelled().await;
@@ -248,28 +248,28 @@ impl Recorded {
     }
 }
 
-/// Waits for a span, and then a while for those that follow, until there are enough for a push.
+/// Waits for a span, then collects the following ones until the delay has passed or there are enough for a push.
 async fn fill(queue: &mut Receiver<Span>, batch: &mut Vec<Span>, delay: Duration) {
     let Some(first) = queue.recv().await else {
-        // Nothing is recorded: the log of the process was set up by somebody else.
+        // Nothing is recorded: something else has set up the log of this process.
         return std::future::pending().await;
     };
     batch.push(first);
     let following = async {
         while batch.len() < SPANS_AT_ONCE && queue.recv_many(batch, SPANS_AT_ONCE - batch.len()).await > 0 {}
     };
-    // What came until then is in the batch.
+    // Spans that arrived before the timeout are in the batch.
     let _ = tokio::time::timeout(delay, following).await;
 }
 
-/// The way to one URL of a collector.
+/// Delivers to one URL of a collector.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     kind: Kind,
     url: Url,
     timeout: Duration,
     client: reqwest::Client,
-    /// Whether the last one arrived.
+    /// Whether the last message arrived.
     arrives: Option<bool>,
 }
 
@@ -314,7 +314,7 @@ impl Delivery {
             return;
         }
         self.arrives = Some(outcome.is_ok());
-        // Without a user and a password, which a URL may have.
+        // Without the user and password that a URL may contain.
         let (collector, path) = (self.url.origin().ascii_serialization(), self.url.path());
         let kind = self.kind.as_str();
         match outcome {

@@ -1,4 +1,4 @@
-//! Figures and spans become OpenTelemetry's messages.
+//! Turns metrics and spans into OpenTelemetry's messages.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ use super::messages::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span
 use crate::Metrics;
 use crate::spans::nanoseconds;
 
-/// All figures as one message.
+/// All metrics as one message.
 pub(super) fn figures(metrics: &Metrics, of_process: &[(String, String)]) -> ExportMetricsServiceRequest {
     let times = Times {
         start: nanoseconds(metrics.since()),
@@ -39,7 +39,7 @@ pub(super) fn figures(metrics: &Metrics, of_process: &[(String, String)]) -> Exp
     }
 }
 
-/// Spans of whatever traces as one message.
+/// Spans of any number of traces as one message.
 pub(super) fn spans(spans: Vec<Span>, of_process: &[(String, String)]) -> ExportTraceServiceRequest {
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
@@ -62,7 +62,7 @@ fn process(attributes: &[(String, String)]) -> Resource {
     }
 }
 
-/// Who recorded it.
+/// The library that recorded it.
 fn scope() -> InstrumentationScope {
     InstrumentationScope {
         name: env!("CARGO_PKG_NAME").to_owned(),
@@ -71,14 +71,14 @@ fn scope() -> InstrumentationScope {
     }
 }
 
-/// Between which a count was counted.
+/// The period that counts cover.
 struct Times {
     start: u64,
     now: u64,
 }
 
 impl Times {
-    /// None for what we have none of: summaries.
+    /// None for summaries, which we do not have.
     fn figure(&self, name: String, family: &MetricFamily) -> Option<Metric> {
         let points = family.get_metric().iter();
         let temporality = AggregationTemporality::Cumulative.into();
@@ -120,7 +120,7 @@ impl Times {
         }
     }
 
-    /// Prometheus counts what is at most a bound, OpenTelemetry what is between one and the next.
+    /// Prometheus buckets count all values up to a bound, OpenTelemetry's the values between two bounds.
     fn histogram(&self, point: &proto::Metric) -> HistogramDataPoint {
         let histogram = point.get_histogram();
         let (mut bounds, mut counts, mut below) = (Vec::new(), Vec::new(), 0);

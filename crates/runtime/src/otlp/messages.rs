@@ -1,8 +1,8 @@
-//! OTLP's messages of traces: `opentelemetry/proto/trace/v1/trace.proto` and `collector/trace/v1/trace_service.proto`, as far
-//! as they are used here.
+//! OTLP's messages for traces: the part of `opentelemetry/proto/trace/v1/trace.proto` and
+//! `collector/trace/v1/trace_service.proto` that is used here.
 //!
-//! `opentelemetry-proto` has them behind a feature that brings an SDK and with it a second version of `rand`. A test reads
-//! what is sent here by the definitions of that crate.
+//! `opentelemetry-proto` has them behind a feature that brings in an SDK and with it a second version of `rand`. A test
+//! decodes what we send with the definitions of that crate.
 
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -43,7 +43,7 @@ pub(crate) struct ScopeSpans {
     pub(crate) spans: Vec<Span>,
 }
 
-/// A span that has ended. Without events and links.
+/// A span that has ended, without events and links.
 #[derive(Clone, PartialEq, prost::Message)]
 #[expect(clippy::struct_field_names, reason = "they are the fields of OTLP's message")]
 pub(crate) struct Span {
@@ -94,8 +94,8 @@ pub(crate) enum StatusCode {
     Error = 2,
 }
 
-/// Of a span's flags: the next one means something.
+/// A flag of a span: [`IS_REMOTE`] is meaningful.
 pub(crate) const HAS_IS_REMOTE: u32 = 0x100;
 
-/// Of a span's flags: the parent is of another process.
+/// A flag of a span: the parent belongs to another process.
 pub(crate) const IS_REMOTE: u32 = 0x200;

@@ -1,7 +1,7 @@
-//! Pushes figures and traces to a collector: OTLP over HTTP, in protobuf.
+//! Pushes metrics and traces to a collector: OTLP over HTTP, in protobuf.
 //!
-//! What [`Metrics`](crate::Metrics) holds is read and written down in OpenTelemetry's terms; nothing is recorded for it.
-//! Spans are recorded by [`crate::spans`]. Without either nothing of this exists.
+//! Metrics are read from [`Metrics`](crate::Metrics) and converted to OpenTelemetry's format; nothing is recorded
+//! twice. Spans are recorded by [`crate::spans`]. If neither is pushed, nothing of this runs.
 
 mod arguments;
 mod client;

@@ -1,4 +1,4 @@
-//! Settings of OpenTelemetry as they are written in the environment, read with a warning instead of an error.
+//! OpenTelemetry's settings as they are written in the environment; invalid ones cause a warning, not an error.
 
 use std::ffi::OsStr;
 use std::sync::LazyLock;
@@ -10,26 +10,26 @@ use url::Url;
 use crate::excerpt::excerpt;
 use crate::{GoDuration, spans};
 
-/// Where programs look for a collector that are told of none.
+/// The collector that programs use if none is configured.
 pub(super) static OWN_COLLECTOR: LazyLock<Url> =
     LazyLock::new(|| Url::parse("http://localhost:4318").expect("it is a URL"));
 
-/// The longest queue of spans: with a few hundred bytes each it takes some tens of megabytes.
+/// The longest queue of spans: at a few hundred bytes each it takes some tens of megabytes.
 const LONGEST_QUEUE: usize = 65_536;
 
 /// How much of an unknown name a warning quotes, in bytes.
 const LONGEST_NAME: usize = 60;
 
-/// A setting that nothing is made of, for a warning.
+/// A setting that is ignored, for a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ignored {
     pub(crate) variable: &'static str,
-    /// Without its value, which may hold a credential, but where that is the name of something.
+    /// Without the value, which may hold a credential, unless it is the name of something.
     pub(crate) why: String,
 }
 
-/// Reads settings, and notes those that it cannot read: they count as not set, as OpenTelemetry's specification of
-/// environment variables says.
+/// Reads settings, and collects those that it cannot read: they count as not set, as OpenTelemetry's specification of
+/// environment variables requires.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     pub(super) ignored: Vec<Ignored>,
@@ -41,13 +41,13 @@ impl Reader {
             variable,
             why: why.into(),
         };
-        // One is read for metrics and for traces.
+        // The same variable may be read for metrics and for traces.
         if !self.ignored.contains(&ignored) {
             self.ignored.push(ignored);
         }
     }
 
-    /// None when it is not set, or to nothing.
+    /// None if it is not set, or set to the empty string.
     pub(super) fn text<'a>(&mut self, variable: &'static str, value: &'a OsStr) -> Option<&'a str> {
         let Some(text) = value.to_str() else {
             self.ignore(variable, "it is not UTF-8");
@@ -66,7 +66,7 @@ impl Reader {
         parse(text).map_err(|why| self.ignore(variable, why)).ok()
     }
 
-    /// Whether the list names the collector among those that get traces.
+    /// Whether the list of exporters for traces includes the collector.
     pub(super) fn is_exported(&mut self, variable: &'static str, value: &OsStr) -> bool {
         let names = self.text(variable, value).unwrap_or_default().split(',');
         let mut is_exported = false;
@@ -81,7 +81,7 @@ impl Reader {
     }
 }
 
-/// Why a name is not taken, with no more of it than fits into a line.
+/// Why a name is refused, quoting no more of it than fits into a line.
 fn unknown(name: &str, known: &str) -> String {
     format!("{} is not known; write {known}", excerpt(name, LONGEST_NAME))
 }
@@ -135,8 +135,5 @@ pub(super) fn protocol(text: &str) -> Result<(), String> {
     if text.eq_ignore_ascii_case("http/protobuf") {
         return Ok(());
     }
-    Err(unknown(
-        text,
-        "http/protobuf, which the collector is spoken to by",
-    ))
+    Err(unknown(text, "http/protobuf, the only supported protocol"))
 }

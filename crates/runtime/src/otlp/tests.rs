@@ -39,7 +39,7 @@ fn args(arguments: &[&str]) -> Result<PushArgs, String> {
         .map_err(|error| error.to_string())
 }
 
-/// A push to this collector, if to any.
+/// A push to this collector.
 fn push(collector: &str, arguments: &[&str]) -> Push {
     let endpoint = format!("--otel-exporter-otlp-endpoint={collector}");
     let arguments = [&["--otel-enabled", &endpoint], arguments].concat();
@@ -48,10 +48,10 @@ fn push(collector: &str, arguments: &[&str]) -> Push {
 
 type Received = (HeaderMap, ExportMetricsServiceRequest);
 
-/// What a collector answers, one after the other, and the last one from then on.
+/// The collector's answers, in order; the last one is repeated.
 type Answers = Arc<Mutex<Vec<(StatusCode, Vec<u8>)>>>;
 
-/// A collector on loopback, which answers `200` to all unless told otherwise.
+/// A collector on loopback, which answers `200` to everything unless told otherwise.
 struct Collector {
     url: String,
     received: mpsc::UnboundedReceiver<Received>,
@@ -136,7 +136,7 @@ fn value(point: &NumberDataPoint) -> i64 {
     }
 }
 
-/// The one point of a count that only grows, and its value.
+/// The only point of a monotonic counter, and its value.
 fn count<'e>(export: &'e ExportMetricsServiceRequest, name: &str) -> (&'e NumberDataPoint, i64) {
     let metric::Data::Sum(sum) = figure(export, name) else {
         panic!("{name} is no sum");
@@ -189,7 +189,7 @@ fn said(attributes: &[KeyValue]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn figures_arrive_under_the_names_of_the_contract_with_their_types_and_attributes() {
+async fn metrics_arrive_with_the_names_types_and_attributes_of_the_contract() {
     let mut collector = Collector::start(Vec::new()).await;
     let push = push(
         &collector.url,
@@ -252,7 +252,7 @@ async fn figures_arrive_under_the_names_of_the_contract_with_their_types_and_att
         "unstructured_runtime.reconcile.queue.wait.duration_seconds",
     );
     assert_eq!((waited.count, waited.sum), (2, Some(3600.003)));
-    // 3 ms lie between 2 and 5 ms; an hour lies beyond all bounds.
+    // 3 ms is between 2 and 5 ms; an hour is beyond all bounds.
     assert_eq!(
         (waited.bucket_counts[1], waited.bucket_counts.last()),
         (1, Some(&1))
@@ -266,7 +266,7 @@ async fn figures_arrive_under_the_names_of_the_contract_with_their_types_and_att
 }
 
 #[tokio::test]
-async fn the_end_of_the_process_pushes_what_there_is_by_then() {
+async fn the_end_of_the_process_pushes_the_latest_metrics() {
     let mut collector = Collector::start(Vec::new()).await;
     let push = push(&collector.url, &["--otel-export-interval=1h"]);
     let metrics = Metrics::new().unwrap();
@@ -282,7 +282,7 @@ async fn the_end_of_the_process_pushes_what_there_is_by_then() {
 }
 
 #[tokio::test]
-async fn a_collector_that_never_answers_holds_up_neither_figures_nor_the_end() {
+async fn a_collector_that_never_answers_blocks_neither_metrics_nor_shutdown() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let metrics = Metrics::new().unwrap();
@@ -346,7 +346,7 @@ fn attributes_of(message: &DynamicMessage) -> Vec<String> {
     attributes.collect()
 }
 
-/// Records to this collector what happens, and how many spans were lost by which reason.
+/// Records what happens and sends it to this collector; also returns how many spans were lost for each reason.
 async fn traced(
     collector: &str,
     arguments: &[&str],
@@ -383,7 +383,7 @@ async fn spans_arrive_as_the_definitions_of_opentelemetry_have_them() {
         "--otel-resource-attributes=cluster=a",
     ];
     let happens = async || {
-        // The request's span is made while the pass's is entered.
+        // The span of the request is created while the span of the pass is entered.
         let work = async {
             let request = spans::outgoing("GET /resources", "inspector");
             spans::within(request, async {
@@ -445,7 +445,7 @@ async fn spans_arrive_as_the_definitions_of_opentelemetry_have_them() {
         field(status.as_message().unwrap(), "code").as_enum_number(),
         Some(2)
     );
-    // Sampled, and known to be of this process.
+    // Sampled, and the parent is known to be in this process.
     assert_eq!(field(pass, "flags").as_u32(), Some(0x101));
     let time = |name: &str| field(pass, name).as_u64().unwrap();
     assert!(time("start_time_unix_nano") > 0);
@@ -458,7 +458,7 @@ async fn spans_arrive_as_the_definitions_of_opentelemetry_have_them() {
 }
 
 #[tokio::test]
-async fn what_there_is_at_the_end_is_still_pushed_several_spans_at_once() {
+async fn remaining_spans_are_pushed_in_batches_at_the_end() {
     let mut collector = Collector::start(Vec::new()).await;
     let happens = async || (0..600).for_each(|number| drop(shop(&number.to_string())));
     let arguments = ["--otel-bsp-schedule-delay=3600000"];
@@ -476,7 +476,7 @@ async fn what_there_is_at_the_end_is_still_pushed_several_spans_at_once() {
 }
 
 #[tokio::test]
-async fn spans_that_do_not_arrive_are_counted_and_keep_nobody_waiting() {
+async fn undelivered_spans_are_counted_and_block_nothing() {
     let lost = |metrics: &Metrics, reason: &str| {
         let text = metrics.text().unwrap();
         let line = format!("trace_spans_dropped_total{{reason=\"{reason}\"}} ");
@@ -517,7 +517,7 @@ async fn spans_that_do_not_arrive_are_counted_and_keep_nobody_waiting() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
-/// In one thread, so that what is logged here is heard here alone.
+/// On one thread, so that the log captured here is only this test's.
 #[tokio::test]
 async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
     let away = || {
@@ -566,24 +566,24 @@ async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
         said,
         [
             told(
-                "could not push figures",
+                "could not push metrics",
                 &format!(
                     r"the collector answered 503 Service Unavailable: full\u{{1b}}[2J\n{}…",
                     ".".repeat(485)
                 )
             ),
-            told("figures are pushed", ""),
+            told("metrics are pushed", ""),
             told(
-                "could not push figures",
-                &format!(r"the collector did not take 2 figures: old\r{}…", ",".repeat(495))
+                "could not push metrics",
+                &format!(r"the collector did not take 2 metrics: old\r{}…", ",".repeat(495))
             ),
-            told("figures are pushed", ""),
+            told("metrics are pushed", ""),
         ]
     );
     assert!(!text.contains("secret"), "{text}");
 }
 
-/// What is pushed, metrics and traces, and which settings are warned of.
+/// Whether metrics and traces are pushed, and which settings are warned about.
 fn understood(arguments: &[&str]) -> (bool, bool, Vec<String>) {
     let push = args(arguments).unwrap().push("program");
     let ignored = push.ignored.iter().map(|ignored| ignored.variable.to_owned());
@@ -625,7 +625,7 @@ fn the_collector_is_found_as_opentelemetry_says() {
     check(&[base, none], [metrics, traces]);
 }
 
-/// As OpenTelemetry's specification of environment variables says: these are every program's.
+/// As OpenTelemetry's specification of environment variables requires: other programs read these variables, too.
 #[test]
 fn a_setting_that_cannot_be_read_counts_as_not_set_and_is_warned_of() {
     let plain = args(&["--otel-enabled", "--otel-traces-exporter=otlp"])
@@ -678,7 +678,7 @@ fn a_setting_that_cannot_be_read_counts_as_not_set_and_is_warned_of() {
         if argument.contains("headers") {
             assert!(!format!("{args:?}").contains("secret"));
         }
-        // While nothing is exported, only what says so is read.
+        // If nothing is exported, only the settings that turn exporting on are read.
         let expected = Vec::from_iter((name == "--otel-traces-exporter").then_some(variable));
         if expected.is_empty() {
             assert_eq!(understood(&[argument]), (false, false, expected));
@@ -690,7 +690,7 @@ fn a_setting_that_cannot_be_read_counts_as_not_set_and_is_warned_of() {
 }
 
 #[test]
-fn a_setting_is_read_whatever_its_case_and_nothing_is_as_not_set() {
+fn settings_ignore_case_and_empty_ones_count_as_not_set() {
     for argument in ["OTLP", " otlp ", "none,otlp"] {
         let argument = format!("--otel-traces-exporter={argument}");
         assert_eq!(understood(&[&argument]), (false, true, vec![]), "{argument}");
@@ -709,7 +709,7 @@ fn a_setting_is_read_whatever_its_case_and_nothing_is_as_not_set() {
     assert_eq!(understood(&[&[on], &empty[..]].concat()), (false, true, vec![]));
     let none = ["--otel-traces-exporter=", "--otel-enabled="];
     assert_eq!(understood(&none), (false, false, vec![]));
-    // What a sampler without a ratio is told is for another one.
+    // The argument of a sampler without a ratio is ignored: it is meant for another sampler.
     let of_another = "--otel-traces-sampler-arg=endpoint=http://here";
     assert_eq!(understood(&[on, of_another]), (false, true, vec![]));
     let ratio = "--otel-traces-sampler=TraceIdRatio";

@@ -1,8 +1,9 @@
-//! Whose turn it is: work of several groups, in an order in which no group keeps the others waiting.
+//! Which group's turn it is: the order in which work of several groups gets workers, so that none starves the others.
 //!
-//! The group of which the fewest are worked on comes first; within a group, parked work whose wait is over, then the more
-//! urgent, then the earlier. No group has all workers, unless there is only one. Parked work has no worker but takes memory:
-//! a group may have as many parked as could still be parked, and [`PARKED_IN_ANY_CASE`] always.
+//! The group with the fewest objects being worked on comes first; within a group, parked work whose wait is over, then
+//! the more urgent, then the older. No group gets all workers, unless there is only one. Parked work has no worker but
+//! uses memory: a group may have as many parked passes as there are free parking places, and [`PARKED_IN_ANY_CASE`]
+//! always.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -11,16 +12,16 @@ use tokio::time::Instant;
 
 use super::Priority;
 
-/// What waits as one: the objects of a namespace.
+/// What is grouped: objects, by namespace.
 pub trait Grouped {
     /// The name of its group.
     fn group(&self) -> &str;
 }
 
-/// Where something that has not begun stands in its line.
+/// The position in its line of work that has not begun.
 pub(super) type Place = (Reverse<Priority>, u64);
 
-/// What gets the worker that is free.
+/// What gets the free worker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<K> {
     /// Work that has not begun, wanted since then.
@@ -29,10 +30,10 @@ pub(super) enum Next<K> {
     Return(K),
 }
 
-/// Parked passes for each worker, of all groups together.
+/// Parked passes per worker, of all groups together.
 const PARKED_PER_WORKER: usize = 8;
 
-/// Parked passes that a group may have although others have parked all that may be parked.
+/// Parked passes that a group may always have, even if other groups have used up all parking places.
 const PARKED_IN_ANY_CASE: usize = 4;
 
 /// How many objects are worked on at once.
@@ -42,7 +43,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// With so many workers; none counts as one.
+    /// With this many workers; 0 counts as 1.
     pub fn of(workers: u16) -> Self {
         Self {
             workers: usize::from(workers).max(1),
@@ -58,7 +59,7 @@ impl Capacity {
         self.workers * PARKED_PER_WORKER
     }
 
-    /// How many passes are under way at once where no group has more than its share, parked or not.
+    /// How many passes can be in flight at once, parked ones included, if no group has more than its share.
     pub fn under_way(self) -> usize {
         self.workers + self.parked()
     }
@@ -68,27 +69,27 @@ impl Capacity {
 pub(super) struct Lines<K> {
     capacity: Capacity,
     groups: HashMap<String, Line<K>>,
-    /// The groups that have work and a worker left, the next one first.
+    /// The groups that have work and may get another worker, the next one first.
     turns: BTreeSet<(Turn, String)>,
     running: usize,
     parked: usize,
-    /// True once nothing begins any more, and what has begun ends.
+    /// True once nothing new may begin and work that has begun is being finished.
     closed: bool,
 }
 
-/// How many of a group are worked on, and what is next.
+/// How many objects of a group are worked on, and what is next in its line.
 type Turn = (usize, Head);
 
-/// What is first in a line.
+/// The first entry of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Head {
-    /// Parked work whose wait is over, and when it was.
+    /// Parked work whose wait is over, and its number in the order of arrival.
     Return(u64),
     Begin(Place),
 }
 
 struct Line<K> {
-    /// Parked work whose wait is over, in the order in which it was.
+    /// Parked work whose wait is over, in order of arrival.
     returning: VecDeque<(u64, K)>,
     ready: BTreeMap<Place, (K, Instant)>,
     running: usize,
@@ -120,28 +121,28 @@ impl<K: Grouped> Lines<K> {
         }
     }
 
-    /// From now on nothing begins; what has begun and waits for a worker gets it.
+    /// Nothing begins from now on; work that has begun and waits for a worker still gets one.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// True when no group has work for another worker.
+    /// True if no group has work for another worker.
     pub(super) fn nobody_is_next(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// Puts a key at a place, wanted since then.
+    /// Inserts a key at a place; `since` is when it was first wanted.
     pub(super) fn insert(&mut self, place: Place, key: K, since: Instant) {
         let group = key.group().to_owned();
         self.change(&group, |line| line.ready.insert(place, (key, since)));
     }
 
-    /// Takes a key of a group out of its place.
+    /// Removes a key of a group from its place.
     pub(super) fn remove(&mut self, group: &str, place: &Place) -> Option<(K, Instant)> {
         self.change(group, |line| line.ready.remove(place))
     }
 
-    /// What is next, which has a worker from now on; none while all have something to do.
+    /// The next work, which has a worker from now on; none while all workers are busy.
     pub(super) fn next(&mut self) -> Option<Next<K>> {
         let (head, group) = self.first()?;
         match head {
@@ -150,7 +151,7 @@ impl<K: Grouped> Lines<K> {
         }
     }
 
-    /// The same, unless something begins next.
+    /// The same, but none if the next is work that has not begun.
     pub(super) fn next_to_return(&mut self) -> Option<Next<K>> {
         match self.first()? {
             (Head::Begin(_), _) => None,
@@ -203,7 +204,7 @@ impl<K: Grouped> Lines<K> {
         });
     }
 
-    /// The wait of parked work is over: it lines up for a worker.
+    /// The wait of parked work is over: it queues for a worker.
     pub(super) fn line_up_again(&mut self, arrival: u64, key: K) {
         let group = key.group().to_owned();
         self.change(&group, |line| line.returning.push_back((arrival, key)));
@@ -215,7 +216,7 @@ impl<K: Grouped> Lines<K> {
         self.change(group, |line| line.running = line.running.saturating_sub(1));
     }
 
-    /// Parked work has ended, whether it had lined up again or not.
+    /// Parked work has ended, whether it was queued again or not.
     pub(super) fn end_parked(&mut self, key: &K)
     where
         K: PartialEq,

@@ -1,4 +1,4 @@
-//! The place of a span in a trace, and how one process tells it to another: the header `traceparent` of W3C's Trace
+//! The identity of a span in a trace, and how one process passes it to another: the `traceparent` header of W3C's Trace
 //! Context.
 
 use std::fmt;
@@ -10,25 +10,25 @@ use data_encoding::HEXLOWER;
 /// The header that says which span of the caller a request belongs to.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Of the flags, the only one that means something to us.
+/// The only one of the flags that we use.
 const SAMPLED: u8 = 1;
 
-/// The place of a span in a trace.
+/// The identity of a span in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     pub(crate) trace: [u8; 16],
     pub(crate) span: [u8; 8],
-    /// Whoever began the trace has it recorded.
+    /// Whether the process that began the trace records it.
     pub(crate) is_sampled: bool,
 }
 
-/// A text that is not the header's value.
+/// A text that is not a valid value of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a traceparent of version 00")]
 pub struct Malformed;
 
 impl TraceContext {
-    /// What a caller says of its own span; none unless it says so exactly once and well.
+    /// The span that a caller names; none unless the header is there exactly once and valid.
     pub fn of_caller(headers: &HeaderMap) -> Option<Self> {
         let mut said = headers.get_all(TRACEPARENT).iter();
         let only = said.next().filter(|_| said.next().is_none())?;
@@ -36,8 +36,8 @@ impl TraceContext {
     }
 }
 
-/// `00-<trace>-<span>-<flags>`: 55 characters, lower case, and neither trace nor span is all zeros. Later versions may mean
-/// something else by more, so they are not read.
+/// `00-<trace>-<span>-<flags>`: 55 characters, lower case, and neither trace nor span is all zeros. Later versions may
+/// give another meaning to longer values, so they are not read.
 impl FromStr for TraceContext {
     type Err = Malformed;
 
@@ -59,7 +59,7 @@ impl FromStr for TraceContext {
 
 fn bytes<const N: usize>(text: &str) -> Result<[u8; N], Malformed> {
     let mut bytes = [0; N];
-    // Before anything is decoded: whoever calls decides how long it is.
+    // Checked before anything is decoded, because the caller controls the length.
     if text.len() != 2 * N {
         return Err(Malformed);
     }
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// The example of the recommendation.
+    /// The example in the recommendation.
     const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_no_context() {
+    fn a_malformed_header_is_ignored() {
         let zeros = |many: usize| "0".repeat(many);
         for text in [
             "",

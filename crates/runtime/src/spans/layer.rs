@@ -1,6 +1,6 @@
-//! Spans as OpenTelemetry has them: begun and ended by `tracing`, kept in a queue until somebody sends them on.
+//! OpenTelemetry's spans: begun and ended through `tracing`, and queued until a task sends them.
 //!
-//! A queue that is full takes no more: what was to come is counted and gone, and nobody waits.
+//! If the queue is full, further spans are counted and dropped, and nothing waits.
 
 use std::fmt;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -22,7 +22,7 @@ use crate::otlp::messages::{HAS_IS_REMOTE, IS_REMOTE, Span, SpanKind, Status, St
 /// The longest text that a span keeps, in bytes: a queue of 2,048 spans then takes a few megabytes at most.
 const LONGEST_TEXT: usize = 1 << 10;
 
-/// Records the spans of [`super`], and nobody else's.
+/// Records the spans of [`super`], and no others.
 pub(crate) struct Traces {
     pub(crate) sampler: Sampler,
     pub(crate) queue: Sender<Span>,
@@ -35,13 +35,13 @@ pub(super) struct Open {
     pub(super) context: TraceContext,
     sampler: Sampler,
     since: Instant,
-    /// None of a span that is not recorded, whatever comes.
+    /// None if the span will not be recorded in any case.
     span: Option<Box<Span>>,
     is_left_out: bool,
 }
 
 impl Open {
-    /// A span below `above`, or the first of a trace. None when the system has no random numbers.
+    /// A span below `above`, or the first of a trace. None if the system has no random numbers.
     fn begin(about: &Metadata<'_>, above: Option<TraceContext>, sampler: Sampler) -> Option<Self> {
         let mut context = TraceContext {
             trace: [0; 16],
@@ -55,7 +55,7 @@ impl Open {
             context.is_sampled = sampler.takes(context.trace);
         }
         let is_request = about.name() == REQUEST;
-        // Whether a request is recorded its caller may decide, who is known in a moment.
+        // The caller, which is known in a moment, may decide whether a request is recorded.
         let span = (context.is_sampled || is_request).then(|| {
             Box::new(Span {
                 name: about.name().to_owned(),
@@ -79,7 +79,7 @@ impl Open {
         })
     }
 
-    /// Puts the span below one of another process.
+    /// Makes the span a child of a span in another process.
     pub(super) fn continues(&mut self, caller: TraceContext) {
         self.context.trace = caller.trace;
         self.context.is_sampled = self.sampler.takes_from(caller);
@@ -101,7 +101,7 @@ impl Open {
         }
     }
 
-    /// Nobody says why, or somebody has already.
+    /// Marks the span as failed without a reason, unless it is marked already.
     pub(super) fn fail(&mut self) {
         if self.span.as_ref().is_some_and(|span| span.status.is_none()) {
             self.fail_because("");
@@ -125,7 +125,7 @@ impl Open {
         self.is_left_out = true;
     }
 
-    /// The span as it is sent, if it is.
+    /// The span as it is sent, if it is to be sent.
     fn end(self) -> Option<Span> {
         if !self.is_recorded() {
             return None;
@@ -204,7 +204,7 @@ fn clipped(text: &str) -> String {
     format!("{}…", &text[..text.floor_char_boundary(LONGEST_TEXT)])
 }
 
-/// The last word about an attribute counts.
+/// The last value of an attribute counts.
 fn note(span: &mut Span, name: &str, value: Value) {
     let value = Some(AnyValue { value: Some(value) });
     match span.attributes.iter_mut().find(|known| known.key == name) {
@@ -217,7 +217,7 @@ fn note(span: &mut Span, name: &str, value: Value) {
     }
 }
 
-/// Fields become attributes, but for what says how the span is called and whether it asks another process.
+/// Turns fields into attributes, except those that set the name and the kind of the span.
 struct Noted<'a>(&'a mut Span);
 
 impl Visit for Noted<'_> {

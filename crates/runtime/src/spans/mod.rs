@@ -1,8 +1,8 @@
 //! Spans: a pass over an object, a request, and the parts of both.
 //!
-//! Every line that is logged inside a pass or a request carries its fields: the object (`object.kind`, `object.namespace`,
-//! `object.name`) and, as soon as they are known, `definition`, `type`, `cluster` and `release`. No filter of the log turns
-//! that off. Parts are there for traces alone, and without a collector of traces they do not exist.
+//! Every line that is logged inside a pass or a request has its fields: the object (`object.kind`, `object.namespace`,
+//! `object.name`) and, as soon as they are known, `definition`, `type`, `cluster` and `release`. No log filter turns
+//! them off. Parts exist for traces only; unless traces are pushed to a collector, they are not created.
 
 mod context;
 mod layer;
@@ -27,25 +27,25 @@ use layer::Open;
 pub(crate) use layer::{Traces, nanoseconds};
 pub(crate) use sampler::{Named, Sampler};
 
-/// Target of the spans whose fields are in every line.
+/// Target of the spans whose fields are added to every line.
 pub(crate) const CONTEXT: &str = "krateo::context";
 
-/// Target of the spans of which only traces tell.
+/// Target of the spans that only traces show.
 pub(crate) const PART: &str = "krateo::part";
 
-/// The field that says what a part is called.
+/// The field with the name of a part.
 const NAME: &str = "otel.name";
 
-/// The field that says what kind of a part it is.
+/// The field with the kind of a part.
 const KIND: &str = "otel.kind";
 
-/// A part that asks another process.
+/// The kind of a part that calls another process.
 const CLIENT: &str = "client";
 
-/// As long as the name of an object in Kubernetes.
+/// The longest name of an object in Kubernetes.
 const LONGEST_CLAIM: usize = 253;
 
-/// What the span of a request is called here.
+/// The name of a request's span in the log's subscriber.
 const REQUEST: &str = "request";
 
 /// The methods that HTTP itself defines.
@@ -53,7 +53,7 @@ const METHODS: [&str; 9] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
 ];
 
-/// What a pass is about, as far as it is known when it begins.
+/// What a pass is about, as far as known when it begins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Object<'a> {
     /// Its kind.
@@ -62,11 +62,11 @@ pub struct Object<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// The type that it is of or stands for, `<plural>.<version>.<group>`.
+    /// The type that it belongs to or stands for, `<plural>.<version>.<group>`.
     pub type_: Option<&'a str>,
     /// The definition that it is, `<namespace>/<name>`, or that governs it.
     pub definition: Option<&'a str>,
-    /// The cluster that it is carried out on, where there are several.
+    /// The cluster that the pass works on, if there are several.
     pub cluster: Option<&'a str>,
 }
 
@@ -85,8 +85,9 @@ pub fn pass(object: &Object<'_>) -> Span {
     )
 }
 
-/// A request of another process, below the span that its headers name, where they are given and say so well. That is the
-/// caller's claim: it decides in which trace the request is shown, and with some samplers whether it is, and nothing else.
+/// A request from another process, as a child of the span that its headers name, if they are given and valid. That is
+/// only the caller's claim: it decides which trace shows the request and, with some samplers, whether it is recorded,
+/// and nothing else.
 pub fn request(method: &str, route: &str, headers: Option<&HeaderMap>) -> Span {
     let span = tracing::info_span!(
         target: CONTEXT,
@@ -99,7 +100,7 @@ pub fn request(method: &str, route: &str, headers: Option<&HeaderMap>) -> Span {
         definition = Empty,
         release = Empty,
     );
-    // Callers choose the method, as long as they like: unknown ones have one name, as OpenTelemetry's conventions say.
+    // Callers choose the method and its length: unknown ones get one name, as OpenTelemetry's conventions require.
     let method = if METHODS.contains(&method) {
         method
     } else {
@@ -117,9 +118,10 @@ pub fn request(method: &str, route: &str, headers: Option<&HeaderMap>) -> Span {
     span
 }
 
-/// Answers a request in a span of its own, below the one that its headers name.
+/// Answers a request in a span of its own, a child of the span that its headers name.
 ///
-/// Refused requests are left out of traces: anybody who reaches the port can send them, and they must not displace other spans.
+/// Refused requests are left out of traces: anyone who reaches the port can send them, and they must not displace other
+/// spans.
 pub async fn serve(route: &str, request: Request, next: Next) -> Response {
     let span = self::request(request.method().as_str(), route, Some(request.headers()));
     async {
@@ -139,7 +141,7 @@ pub fn part(name: &str) -> Span {
     tracing::info_span!(target: PART, "part", otel.name = name)
 }
 
-/// Does the work of a part in its span, which is marked as failed when the work is.
+/// Does the work of a part in its span, which is marked as failed if the work fails.
 pub async fn within<T, E>(part: Span, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let outcome = work.instrument(part.clone()).await;
     if outcome.is_err() {
@@ -148,7 +150,7 @@ pub async fn within<T, E>(part: Span, work: impl Future<Output = Result<T, E>>) 
     outcome
 }
 
-/// A request to another process, to which [`traceparent`] says from inside of this span where it belongs.
+/// A request to another process; inside this span, [`traceparent`] returns the header that identifies it.
 pub fn outgoing(name: &str, host: &str) -> Span {
     tracing::info_span!(target: PART, "part", otel.name = name, otel.kind = CLIENT, server.address = host)
 }
@@ -158,7 +160,7 @@ pub fn tell(span: &Span, field: &str, value: impl Display) {
     span.record(field, display(value));
 }
 
-/// Sets a field by the word of whoever asks, of which no more is taken than a name can have.
+/// Sets a field to what the caller claims, cut to the longest possible name.
 pub fn tell_claim(span: &Span, field: &str, said: &str) {
     tell(span, field, claim(said));
 }
@@ -167,17 +169,17 @@ fn claim(said: &str) -> &str {
     &said[..said.floor_char_boundary(LONGEST_CLAIM)]
 }
 
-/// Which trace the caller's span is of, as [`TRACEPARENT`] says it; none where nothing is recorded.
+/// The value of the header [`TRACEPARENT`] for the current span; none if nothing is recorded.
 pub fn traceparent() -> Option<String> {
     on_current(|open| open.context.to_string())
 }
 
-/// Notes something of the span that the caller is in, for traces alone.
+/// Adds an attribute to the current span, for traces only.
 pub fn note(name: &'static str, value: i64) {
     on_current(|open| open.note(name, Value::IntValue(value)));
 }
 
-/// Notes how the request was answered whose span the caller is in.
+/// Records the answer to the current request in its span.
 pub fn answered(status: StatusCode) {
     on_current(|open| {
         let code = Value::IntValue(status.as_u16().into());
@@ -188,21 +190,21 @@ pub fn answered(status: StatusCode) {
     });
 }
 
-/// Marks the span that the caller is in as failed, and says why as the log does.
+/// Marks the current span as failed, with the same reason as in the log.
 pub fn failed(why: &str) {
     on_current(|open| open.fail_because(why));
 }
 
-/// Leaves the span that the caller is in out of its trace.
+/// Leaves the current span out of its trace.
 ///
-/// For passes that find nothing to look at, of which there are many, and for callers who may not ask. What is below a span that
-/// is left out has to be left out by itself.
+/// For passes that find nothing to do, of which there are many, and for callers without permission. Children of a span
+/// that is left out have to be left out separately.
 pub fn leave_out() {
     on_current(Open::leave_out);
 }
 
-/// Reads the object that a pass is about. When it is gone, the part that the caller is in is left out of its trace: the pass
-/// is, and nothing is to be below what is not there.
+/// Reads the object that a pass is about. If it is gone, the current part is left out of its trace: the pass is left
+/// out, and a span needs a parent that exists.
 pub async fn unless_gone<T, E>(read: impl Future<Output = Result<Option<T>, E>>) -> Result<Option<T>, E> {
     let found = read.await;
     if matches!(found, Ok(None)) {
@@ -211,7 +213,7 @@ pub async fn unless_gone<T, E>(read: impl Future<Output = Result<Option<T>, E>>)
     found
 }
 
-/// Where a span stands in a trace that is recorded.
+/// The identity of a span whose trace is recorded.
 pub(crate) fn place<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) -> Option<TraceContext> {
     let extensions = span.extensions();
     let open = extensions.get::<Open>().filter(|open| open.is_recorded());
@@ -226,7 +228,7 @@ fn on_current<T>(act: impl FnOnce(&mut Open) -> T) -> Option<T> {
     })
 }
 
-/// Acts on the innermost span around this one that traces know of.
+/// Acts on the innermost span from this one outwards that traces know.
 fn on<T>(dispatch: &Dispatch, id: &Id, act: impl FnOnce(&mut Open) -> T) -> Option<T> {
     let registry = dispatch.downcast_ref::<Registry>()?;
     let mut scope = registry.span(id)?.scope();

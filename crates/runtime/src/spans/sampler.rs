@@ -15,19 +15,19 @@ pub(crate) enum Named {
     /// A part of them, `OTEL_TRACES_SAMPLER_ARG`.
     #[value(name = "traceidratio")]
     Ratio,
-    /// As the caller does, every one that begins here.
+    /// Traces that the caller records, and all that begin here.
     #[value(name = "parentbased_always_on")]
     ParentOrOn,
-    /// As the caller does, none that begins here.
+    /// Traces that the caller records, and none that begin here.
     #[value(name = "parentbased_always_off")]
     ParentOrOff,
-    /// As the caller does, a part of those that begin here.
+    /// Traces that the caller records, and a part of those that begin here.
     #[value(name = "parentbased_traceidratio")]
     ParentOrRatio,
 }
 
 impl Named {
-    /// True when it takes a part of all traces.
+    /// True if it records a part of all traces.
     pub(crate) fn has_ratio(self) -> bool {
         match self {
             Self::Ratio | Self::ParentOrRatio => true,
@@ -39,7 +39,7 @@ impl Named {
 /// Decides for each trace whether it is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sampler {
-    /// Of 2^63, how many numbers of traces are recorded.
+    /// Traces are recorded if the low 63 bits of their id are below this number.
     below: u64,
     follows_caller: bool,
 }
@@ -64,14 +64,14 @@ impl Sampler {
         }
     }
 
-    /// True when a trace that begins here is recorded. All processes that have the same ratio decide alike.
+    /// True if a trace that begins here is recorded. All processes with the same ratio decide the same.
     pub(crate) fn takes(self, trace: [u8; 16]) -> bool {
-        // The low 64 bits: what is above them is shifted out.
+        // The low 64 bits: the ones above them are cut off.
         let low = u128::from_be_bytes(trace) as u64;
         low >> 1 < self.below
     }
 
-    /// True when our part of a caller's trace is recorded.
+    /// True if our part of a caller's trace is recorded.
     pub(crate) fn takes_from(self, caller: TraceContext) -> bool {
         if self.follows_caller {
             caller.is_sampled
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_sampler_takes_what_its_name_says() {
-        // begins here, by a caller that records, by one that does not
+        // A trace that begins here, one from a caller that records, one from a caller that does not.
         let check = |named: &str, ratio: f64, expected: [bool; 3]| {
             let sampler = Sampler::new(Named::from_str(named, false).unwrap(), ratio);
             let taken = [

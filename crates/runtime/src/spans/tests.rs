@@ -42,7 +42,7 @@ struct Heard {
     dropped: u64,
 }
 
-/// Hears what happens in this thread.
+/// Captures what is logged and recorded in this thread.
 fn heard(named: Named, longest_queue: usize, happens: impl FnOnce()) -> Heard {
     let (sender, mut queue) = mpsc::channel(longest_queue);
     let dropped = IntCounter::new("dropped", "dropped").unwrap();
@@ -72,7 +72,7 @@ fn listen(filter: &str, traces: Option<Traces>, happens: impl FnOnce()) -> Vec<V
     lines.read()
 }
 
-/// Runs it in one thread, in which [`heard`] hears it.
+/// Runs it on one thread, where [`heard`] captures it.
 fn block_on(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(work);
@@ -106,14 +106,14 @@ fn caller() -> HeaderMap {
     HeaderMap::from_iter([(TRACEPARENT, caller)])
 }
 
-/// A library that knows nothing of passes.
+/// A library that knows nothing about passes.
 async fn library() {
     tokio::task::yield_now().await;
     tracing::warn!("from a library");
 }
 
 #[test]
-fn every_line_of_a_pass_says_what_it_is_about_whatever_is_logged() {
+fn every_line_of_a_pass_has_its_fields_whatever_the_filter() {
     for filter in ["info", "warn", "runtime::spans::tests=warn"] {
         let lines = listen(filter, None, || {
             block_on(async {
@@ -121,7 +121,7 @@ fn every_line_of_a_pass_says_what_it_is_about_whatever_is_logged() {
                 let pass = async {
                     library().await;
                     tell(&Span::current(), "release", "web-1");
-                    // A task of its own has no span unless it is given one.
+                    // A new task has no span unless it is given one.
                     let task = tokio::spawn(library().in_current_span());
                     tokio::spawn(library()).await.unwrap();
                     task.await.unwrap();
@@ -150,7 +150,7 @@ fn every_line_of_a_pass_says_what_it_is_about_whatever_is_logged() {
             line("- - -", "-"),
             line("Shop team web", "web-1"),
         ];
-        // Which of the two tasks comes first is nobody's business.
+        // The order of the two tasks does not matter.
         expected[1..3].sort();
         let mut about = about;
         about[1..3].sort();
@@ -176,7 +176,7 @@ fn parts_do_not_exist_where_nothing_is_recorded() {
 }
 
 #[test]
-fn a_trace_has_the_parts_below_their_pass_and_lines_say_where_they_belong() {
+fn parts_are_children_of_their_pass_and_lines_have_the_ids() {
     let Heard {
         lines,
         spans,
@@ -242,7 +242,7 @@ fn a_trace_has_the_parts_below_their_pass_and_lines_say_where_they_belong() {
 }
 
 #[test]
-fn a_request_is_below_the_callers_span_if_that_is_named_well() {
+fn a_request_is_a_child_of_the_callers_span_if_the_header_is_valid() {
     let ask = |headers: HeaderMap, status: StatusCode| {
         heard(Named::ParentOrOn, 10, || {
             let _entered = request("GET", "/resources", Some(&headers)).entered();
@@ -282,7 +282,7 @@ fn a_request_is_below_the_callers_span_if_that_is_named_well() {
 }
 
 #[test]
-fn what_the_sampler_leaves_to_others_is_passed_on_and_not_recorded() {
+fn an_unsampled_trace_is_passed_on_and_not_recorded() {
     let Heard { lines, spans, .. } = heard(Named::ParentOrOff, 10, || {
         let _entered = shop().entered();
         assert!(traceparent().unwrap().ends_with("-00"));
@@ -331,7 +331,7 @@ fn a_pass_over_an_object_that_is_gone_is_left_out_with_its_parts() {
 }
 
 #[test]
-fn a_full_queue_drops_and_counts_and_keeps_nobody_waiting() {
+fn a_full_queue_drops_and_counts_spans_and_blocks_nothing() {
     let heard = heard(Named::AlwaysOn, 3, || {
         for _ in 0..10 {
             drop(shop());

@@ -1,4 +1,5 @@
-//! Before the umbrella is removed: all that its controllers made goes while they are there to remove it.
+//! Runs before the umbrella is removed: removes everything that its controllers created, while they still exist to do
+//! it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,31 +18,32 @@ use crate::installer::args::BootstrapTeardown;
 use crate::installer::crds::{self, full_name};
 use crate::release::session;
 
-/// For so long it is looked whether something is left: for 850 s, of the 900 s that the Job has.
+/// How long to wait until nothing is left: 850 s, of the 900 s that the Job has.
 const ATTEMPTS: u32 = 170;
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// So many readings in a row must find nothing: a controller makes one object after it has removed another.
+/// How many reads in a row must find nothing: a controller may create one object after removing another.
 const EMPTY_READINGS: u32 = 3;
 
-/// Where Helm says whose an object is.
+/// The annotations that name the Helm release of an object.
 const HELM_NAME: &str = "meta.helm.sh/release-name";
 const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
-/// Refuses while definitions are there that neither the installer nor one of its components made. Otherwise deletes the
-/// definition of installers, which takes the Installer, its components, their definitions and types with it, and waits
-/// until three readings in a row find no definition, no type of `composition.krateo.io` and, unless another platform serves
-/// those, no `RestDefinition` in the whole cluster.
+/// Fails if there are definitions that neither the installer nor one of its components created. Otherwise deletes the
+/// definition of installers, which removes the Installer, its components, and their definitions and types. Then waits
+/// until three reads in a row find no definition, no type of `composition.krateo.io` and, unless another platform
+/// serves them, no `RestDefinition` in the whole cluster.
 ///
-/// Types that are not there count as empty, so that an install that was given up early can be removed.
+/// A type that does not exist counts as having no objects, so that an aborted install can be removed.
 ///
-/// Requests, as ServiceAccount `installer-bootstrap-teardown`: `compositiondefinitions.core.krateo.io` list in all namespaces
-/// and delete (names `installer` and those of the components; any name with `bootstrap.teardown.removeOthers`);
-/// `installers.composition.krateo.io` list in all namespaces; `customresourcedefinitions.apiextensions.k8s.io` get and
-/// list; `restdefinitions.ogen.krateo.io` list in all namespaces.
+/// Requests, as ServiceAccount `installer-bootstrap-teardown`: `compositiondefinitions.core.krateo.io` list in all
+/// namespaces and delete (names `installer` and those of the components; any name with
+/// `bootstrap.teardown.removeOthers`); `installers.composition.krateo.io` list in all namespaces;
+/// `customresourcedefinitions.apiextensions.k8s.io` get and list; `restdefinitions.ogen.krateo.io` list in all
+/// namespaces.
 ///
 /// # Errors
-/// When foreign definitions or `RestDefinition`s are there, and when something is left at the end; they are named.
+/// If there are foreign definitions or `RestDefinition`s, or if something is left at the end; they are named.
 pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
     session::run(&args.connection, async |session| {
         let (cluster, namespace) = (&session.cluster, session.namespace.as_str());
@@ -82,7 +84,7 @@ pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
         let installer = definitions
             .iter()
             .filter(|found| own.is_installer(&found.metadata));
-        // Of an Installer that is gone already, nobody but us removes what is left.
+        // If the Installer is already gone, nobody but this hook removes what it left.
         let orphans = definitions.iter().filter(|found| {
             own.has(&found.metadata) && !own.is_installer(&found.metadata) && installers.is_empty()
         });
@@ -90,7 +92,7 @@ pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
             delete(cluster, &definition.metadata).await?;
         }
         for definition in orphans {
-            // Where the account may not, they are named at the end.
+            // Definitions that the account may not delete are named at the end.
             if let Err(error) = delete(cluster, &definition.metadata).await {
                 tell(&format!("{error:#}"));
             }
@@ -99,8 +101,8 @@ pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
     })
 }
 
-/// Refuses while there are `RestDefinition`s of the platform's oasgen-provider that no component brought: once that is gone,
-/// nobody takes their finalizers off.
+/// Fails if there are `RestDefinition`s of the platform's oasgen-provider that no component created: once that provider
+/// is gone, nothing removes their finalizers.
 async fn refuse_foreign_rest_definitions(cluster: &Cluster, namespace: &str, looks: Looks) -> Result<()> {
     let found = again(looks, "the RestDefinitions cannot be read", async || {
         crds::rest_definitions(cluster, namespace).await
@@ -124,7 +126,7 @@ async fn refuse_foreign_rest_definitions(cluster: &Cluster, namespace: &str, loo
     )
 }
 
-/// A definition, as far as it is looked at.
+/// The fields of a definition that are needed here.
 #[derive(Debug, Clone, Default, Deserialize)]
 struct Definition {
     #[serde(default)]
@@ -135,23 +137,23 @@ struct Definition {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 struct Status {
-    /// The kind that it serves.
+    /// The kind of its type.
     #[serde(default)]
     kind: Option<String>,
     #[serde(default)]
     conditions: Vec<Condition>,
 }
 
-/// An Installer that is there.
+/// An existing Installer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Installer {
     uid: String,
     namespace: String,
-    /// Names that its release may have.
+    /// Possible names of its release.
     releases: BTreeSet<String>,
 }
 
-/// What tells whose a definition is.
+/// Determines whether a definition is the installer's.
 struct Own<'a> {
     namespace: &'a str,
     definition: &'a str,
@@ -160,7 +162,7 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
-    /// The definition of installers itself.
+    /// True for the definition of installers itself.
     fn is_installer(&self, metadata: &ObjectMeta) -> bool {
         metadata.name.as_deref() == Some(self.definition)
             && (metadata.namespace.as_deref() == Some(self.namespace) || self.is_of_umbrella(metadata))
@@ -171,8 +173,8 @@ impl Own<'_> {
             && word(metadata, HELM_NAMESPACE) == Some(self.namespace)
     }
 
-    /// The definitions that neither the installer made nor one of its components: nobody would remove those. What a
-    /// component's release brought goes with that.
+    /// The definitions that neither the installer nor one of its components created: nothing would remove them.
+    /// Definitions in the release of a component are removed together with that component.
     fn foreign<'d>(&self, definitions: &'d [Definition]) -> Vec<&'d Definition> {
         let (mut made, mut others): (Vec<&Definition>, Vec<&Definition>) =
             definitions.iter().partition(|found| self.has(&found.metadata));
@@ -194,8 +196,8 @@ impl Own<'_> {
         }
     }
 
-    /// True when the installer made it: it is the definition of installers, or stands in the release of the umbrella or of an
-    /// Installer.
+    /// True if the installer created it: it is the definition of installers, or belongs to the release of the umbrella
+    /// or of an Installer.
     fn has(&self, metadata: &ObjectMeta) -> bool {
         if self.is_installer(metadata) || self.is_of_umbrella(metadata) {
             return true;
@@ -214,21 +216,21 @@ impl Own<'_> {
         {
             return true;
         }
-        // What an Installer left that is gone by now.
+        // What was left by an Installer that is gone.
         self.installers.is_empty()
             && text(labels::COMPOSITION_GROUP) == Some(COMPOSITION_GROUP)
             && text(labels::COMPOSITION_KIND) == Some(KIND)
     }
 }
 
-/// What a label or an annotation says.
+/// The value of a label or an annotation.
 fn word<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
     let labels = metadata.labels.iter().flatten();
     let mut all = labels.chain(metadata.annotations.iter().flatten());
     all.find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
 }
 
-/// All definitions; none where their type is not there.
+/// All definitions; empty if their type does not exist.
 async fn definitions(cluster: &Cluster) -> Result<Vec<Definition>, Error> {
     let resource = ResourceId::of::<CompositionDefinition>();
     match cluster.list(&resource, Selector::default()).await {
@@ -237,7 +239,7 @@ async fn definitions(cluster: &Cluster) -> Result<Vec<Definition>, Error> {
     }
 }
 
-/// All Installers; none where their type is not there.
+/// All Installers; empty if their type does not exist.
 async fn installers(cluster: &Cluster) -> Result<Vec<Installer>, Error> {
     let types = crds::of_compositions(cluster).await?;
     let of_kind = types.iter().find(|crd| crd.kind() == KIND);
@@ -278,10 +280,10 @@ async fn delete(cluster: &Cluster, metadata: &ObjectMeta) -> Result<()> {
     Ok(())
 }
 
-/// What is still there.
+/// What still exists.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Left {
-    /// Definitions, with what keeps each.
+    /// Definitions, each with what blocks its deletion.
     definitions: Vec<String>,
     types: Vec<String>,
     rest_definitions: Vec<String>,
@@ -311,7 +313,7 @@ impl Left {
         definitions.is_empty() && types.is_empty() && rest_definitions.is_empty()
     }
 
-    /// What is there, in one line.
+    /// Everything that is left, in one line.
     fn shown(&self, list: impl Fn(&[String]) -> String) -> String {
         let Self {
             definitions,
@@ -331,7 +333,7 @@ impl Left {
     }
 }
 
-/// A definition with what it says why it is still there.
+/// A definition, with the reason that it gives for still existing.
 fn kept(definition: &Definition) -> String {
     let name = full_name(&definition.metadata);
     let is_going = definition.metadata.deletion_timestamp.is_some();
@@ -343,11 +345,11 @@ fn kept(definition: &Definition) -> String {
     match complaint {
         Some(condition) if is_going => format!("{name} ({})", condition.message),
         _ if is_going => name,
-        _ => format!("{name} (nobody removes it)"),
+        _ => format!("{name} (nothing removes it)"),
     }
 }
 
-/// Waits until three readings in a row find nothing. A reading that fails does not count.
+/// Waits until three reads in a row find nothing. A failed read does not count.
 async fn until_nothing_is_left(cluster: &Cluster, namespace: &str, looks: Looks) -> Result<()> {
     let mut told = Told::default();
     let mut empty = 0;
@@ -363,7 +365,7 @@ async fn until_nothing_is_left(cluster: &Cluster, namespace: &str, looks: Looks)
                     tell("nothing is left");
                     return Ok(());
                 }
-                last = format!("{empty} readings found nothing, and {EMPTY_READINGS} in a row are wanted");
+                last = format!("{empty} reads found nothing, and {EMPTY_READINGS} in a row are required");
             }
             Ok(left) => {
                 empty = 0;
@@ -373,21 +375,21 @@ async fn until_nothing_is_left(cluster: &Cluster, namespace: &str, looks: Looks)
                 }
             }
             Err(error) => {
-                told.tell(format!("what is left cannot be read: {}", chain(error)));
+                told.tell(format!("what is left could not be read: {}", chain(error)));
             }
         }
         let Some(pause) = pauses.next() else {
             break;
         };
-        // Readings that find nothing are to be apart, whatever was looked at just before.
+        // Reads that find nothing are spaced apart, however short the last pause was.
         sleep(if is_empty { looks.interval / 5 } else { pause }).await;
     }
     bail!(
-        "not all is gone, and the controllers that remove it stay: {last}. Resolve that and uninstall again"
+        "not everything is gone, and the controllers that remove it stay: {last}. Resolve that and uninstall again"
     )
 }
 
-/// A read, tried again while it fails for a passing reason.
+/// Reads, and retries while the error is transient.
 async fn again<T>(looks: Looks, what: &str, read: impl AsyncFn() -> Result<T, Error>) -> Result<T> {
     let mut told = Told::default();
     let mut pauses = looks.pauses();
@@ -436,7 +438,7 @@ mod tests {
             namespace: "krateo-system".to_owned(),
             releases: BTreeSet::from(["installer-12345678".to_owned()]),
         }];
-        // Definition, is it ours while an Installer is there, and once none is.
+        // A definition; whether it is ours while an Installer exists; whether it is ours once none does.
         for (definition, with, without) in [
             (metadata("krateo-system", "installer", &[]), true, true),
             (metadata("demo", "installer", &[]), false, false),
@@ -462,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_component_brought_goes_with_it() {
+    fn definitions_of_a_components_release_are_removed_with_it() {
         let definition = |name: &str, kind: &str, words: &[(&str, &str)]| Definition {
             metadata: metadata("krateo-system", name, words),
             status: Status {
@@ -500,12 +502,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_named_with_what_keeps_it() {
+    fn remaining_objects_are_named_with_their_reason() {
         let mut going = Definition {
             metadata: metadata("demo", "one", &[]),
             ..Definition::default()
         };
-        assert_eq!(kept(&going), "demo/one (nobody removes it)");
+        assert_eq!(kept(&going), "demo/one (nothing removes it)");
         going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
             k8s_openapi::jiff::Timestamp::from_second(1).unwrap(),
         ));

@@ -1,7 +1,7 @@
-//! What the Jobs of the chart's hooks run: in a pod, as a ServiceAccount of its own, telling on standard output what is
-//! waited for. Each can be run again at any moment, and goes on where the one before stopped.
+//! What the Jobs of the chart's hooks run: in a pod, each as its own ServiceAccount, printing what they wait for. Each
+//! can be run again at any time, and continues where the previous run stopped.
 //!
-//! The comment of each says which requests it makes: what its account must be allowed, and no more.
+//! The comment of each hook lists the requests that it makes: its account needs exactly those permissions.
 
 mod bootstrap_teardown;
 mod ordered_teardown;
@@ -15,13 +15,13 @@ use anyhow::Result;
 use super::args::{Hook, Pace};
 use crate::report::out;
 
-/// The name of the definition of installers, and of the Installer.
+/// The name of the definition of installers, and of the Installer object.
 pub(super) const INSTALLER: &str = "installer";
 
-/// The kind of installers.
+/// The kind of the Installer object.
 pub(super) const KIND: &str = "Installer";
 
-/// As what the hooks write.
+/// The field manager of the hooks.
 const MANAGER: &str = "installer-hooks";
 
 /// Runs a hook.
@@ -37,17 +37,17 @@ pub(super) fn run(hook: &Hook) -> Result<()> {
     }
 }
 
-/// Tells what is done or waited for. Nobody reading it does not stop a hook.
+/// Prints what is done or waited for. A hook continues even if nobody reads the output.
 fn tell(text: &str) {
     let _ = out(&format!("{text}\n"));
 }
 
-/// An error with what caused it, in one line.
+/// An error with its causes, in one line.
 fn chain(error: cluster::Error) -> String {
     format!("{:#}", anyhow::Error::new(error))
 }
 
-/// How often a hook looks, and how far apart.
+/// How often a hook reads, and how long it pauses between reads.
 #[derive(Debug, Clone, Copy)]
 struct Looks {
     attempts: u32,
@@ -55,7 +55,7 @@ struct Looks {
 }
 
 impl Pace {
-    /// As given, or this usual pace.
+    /// The given pace, or these defaults.
     fn or(self, attempts: u32, interval: Duration) -> Looks {
         Looks {
             attempts: self.attempts.unwrap_or(attempts),
@@ -65,8 +65,8 @@ impl Pace {
 }
 
 impl Looks {
-    /// The pauses between looks: short ones at first, so that what goes at once is seen at once, growing up to the interval.
-    /// In all they are as long as that many looks with the interval between them.
+    /// The pauses between reads: short ones first, so that quick changes are noticed at once, then growing up to the
+    /// interval. In total they last as long as `attempts` intervals.
     fn pauses(self) -> Pauses {
         let mut pauses = Pauses {
             next: Duration::ZERO,
@@ -78,7 +78,7 @@ impl Looks {
     }
 }
 
-/// The pauses between looks.
+/// The pauses between reads.
 #[derive(Debug)]
 struct Pauses {
     next: Duration,
@@ -87,7 +87,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// What is moving is looked at again soon.
+    /// Something changed, so the next read follows soon.
     fn something_moved(&mut self) {
         self.next = self.longest / 16;
     }
@@ -104,7 +104,7 @@ impl Iterator for Pauses {
     }
 }
 
-/// The parts of a list in one line; the first of many.
+/// The names in one line; only the first ones of a long list.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>();
@@ -114,12 +114,12 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Tells a thing once, and again when it has changed.
+/// Prints a text once, and again only when it has changed.
 #[derive(Default)]
 struct Told(String);
 
 impl Told {
-    /// True when it has changed.
+    /// True if it has changed.
     fn tell(&mut self, text: String) -> bool {
         let is_new = text != self.0;
         if is_new {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_names_the_first_are_told() {
+    fn only_the_first_of_many_names_are_shown() {
         let names: Vec<String> = (0..12).map(|number| format!("n{number}")).collect();
         assert_eq!(listed(&names[..2]), "n0, n1");
         assert_eq!(

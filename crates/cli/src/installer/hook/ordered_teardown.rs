@@ -1,4 +1,4 @@
-//! Before an Installer's release is removed: its components go in the reverse order of the list.
+//! Runs before an Installer's release is removed: removes its components in the reverse order of the list.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::installer::args::OrderedTeardown;
 use crate::installer::crds::{self, Crd};
 use crate::release::session;
 
-/// As often it is looked whether the objects of a type are gone.
+/// How many times it is checked whether the objects of a type are gone.
 const ATTEMPTS: u32 = 24;
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The kind whose objects clear the finalizers of `RestDefinition`s: it outlives those.
+/// The kind of the component that removes the finalizers of `RestDefinition`s: it has to be removed after those.
 const REST_PROVIDER: &str = "OasgenProvider";
 
 /// One component of the list.
@@ -29,13 +29,14 @@ struct Component {
     version: String,
 }
 
-/// Removes the compositions of one component after the other, last first, and waits for each. What does not go in time is
-/// told and left: the removal of the release goes on with it. It never fails, because a failed hook would keep the release.
+/// Removes the compositions of one component after the other, last first, and waits for each. What is not gone in time
+/// is printed and left: the removal of the release then deletes it. The hook never fails, because a failed hook would
+/// keep the release.
 ///
-/// Requests, as ServiceAccount `installer-ordered-teardown`: `customresourcedefinitions.apiextensions.k8s.io` list, and get
-/// (name `restdefinitions.ogen.krateo.io`); `restdefinitions.ogen.krateo.io` list in all namespaces; in the namespace of
-/// the components list of each of their types (`composition.krateo.io`), and delete, for which the names of the components
-/// suffice.
+/// Requests, as ServiceAccount `installer-ordered-teardown`: `customresourcedefinitions.apiextensions.k8s.io` list, and
+/// get (name `restdefinitions.ogen.krateo.io`); `restdefinitions.ogen.krateo.io` list in all namespaces; in the
+/// namespace of the components, list for each of their types (`composition.krateo.io`) and delete, restricted to the
+/// names of the components.
 pub(super) fn run(args: &OrderedTeardown) {
     let outcome = read(args).and_then(|components| {
         session::run(&args.connection, async |session| {
@@ -50,9 +51,9 @@ pub(super) fn run(args: &OrderedTeardown) {
         })
     });
     match outcome {
-        Ok(()) => tell("all components were looked at"),
+        Ok(()) => tell("all components have been processed"),
         Err(error) => tell(&format!(
-            "given up: {error:#}. What is left is removed with the release"
+            "gave up: {error:#}. What is left is removed with the release"
         )),
     }
 }
@@ -60,8 +61,8 @@ pub(super) fn run(args: &OrderedTeardown) {
 fn read(args: &OrderedTeardown) -> Result<Vec<Component>> {
     let path = args.components.display();
     let text = std::fs::read(&args.components).with_context(|| format!("could not read {path}"))?;
-    let list = helm::yaml::parse_typed(&text).with_context(|| format!("{path} is no YAML"))?;
-    serde_json::from_value(list).with_context(|| format!("{path} is no list of components"))
+    let list = helm::yaml::parse_typed(&text).with_context(|| format!("{path} is not YAML"))?;
+    serde_json::from_value(list).with_context(|| format!("{path} is not a list of components"))
 }
 
 struct Teardown<'a> {
@@ -83,7 +84,7 @@ impl Teardown<'_> {
         Ok(())
     }
 
-    /// The types as they are served now. A failed read is tried again: without them nothing can be removed in order.
+    /// The types that are served now. A failed read is retried: without them nothing can be removed in order.
     async fn types(&self) -> Result<Vec<Crd>> {
         let mut pauses = self.looks.pauses();
         loop {
@@ -107,12 +108,12 @@ impl Teardown<'_> {
             of_kind.and_then(|crd| crd.resource(version.as_ref().map(ServedVersion::as_str)))
         else {
             tell(&format!(
-                "{name}: kind {kind} is not served, so nothing of it is there"
+                "{name}: kind {kind} is not served, so nothing of it exists"
             ));
             return;
         };
         if kind == REST_PROVIDER {
-            let what = "RestDefinitions, which it must outlive";
+            let what = "RestDefinitions, which must be gone first";
             let read = async || {
                 let found = crds::rest_definitions(self.cluster, self.namespace).await?;
                 Ok(found.iter().map(crds::full_name).collect())
@@ -126,7 +127,7 @@ impl Teardown<'_> {
                 return;
             }
             Ok(found) => self.delete(name, &resource, &found).await,
-            // The component's own name is known without a list.
+            // The component's own object can be deleted by name, without a list.
             Err(error) => {
                 tell(&format!("{name}: {error}"));
                 self.delete(name, &resource, &[format!("{}/{name}", self.namespace)])
@@ -151,7 +152,7 @@ impl Teardown<'_> {
         }
     }
 
-    /// Waits until a read finds nothing. A read that fails tells nothing, and takes its turn.
+    /// Waits until a read finds nothing. A failed read tells us nothing, but counts as an attempt.
     async fn until_none(
         &self,
         component: &str,

@@ -1,4 +1,4 @@
-//! After the umbrella is removed: what no release holds and nobody serves any more.
+//! Runs after the umbrella is removed: deletes what belongs to no release and is no longer served.
 
 use std::time::Duration;
 
@@ -16,24 +16,25 @@ use crate::installer::args::PostDelete;
 use crate::installer::crds;
 use crate::release::session;
 
-/// For 100 s of the 120 s that the Job has.
+/// 100 s, of the 120 s that the Job has.
 const ATTEMPTS: u32 = 50;
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The definitions that hyperdx-provider's `RestDefinition` became.
+/// The group suffix of the CRDs generated from hyperdx-provider's `RestDefinition`.
 const GENERATED: &str = ".hyperdx.krateo.io";
 
-/// Deletes the webhook configurations of this release's core-provider, which would keep everybody from writing once nobody
-/// answers, and the types that oasgen-provider made for hyperdx-provider. Waits until those and the namespace of the
-/// controllers, where that went with the release, are gone: a release of the same name can be installed then. A namespace
-/// that takes longer is told of, and no error: Helm has forgotten the release by now, so that nobody could repeat this.
+/// Deletes the webhook configurations of this release's core-provider, which would block all writes once nothing
+/// answers them, and the types that oasgen-provider generated for hyperdx-provider. Waits until they are gone, and with
+/// them the controllers' namespace if it was deleted with the release: then a release of the same name can be
+/// installed. A namespace that takes longer is reported without an error: Helm has already forgotten the release, so
+/// nobody could repeat this.
 ///
 /// Requests, as the hook's own ServiceAccount: `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`
 /// (`admissionregistration.k8s.io`) list and delete; `customresourcedefinitions.apiextensions.k8s.io` list and delete;
-/// `namespaces` get (the controllers' one).
+/// `namespaces` get (only that of the controllers).
 ///
 /// # Errors
-/// When a webhook configuration or a type stays; it is named.
+/// If a webhook configuration or a type is not gone; it is named.
 pub(super) fn run(args: &PostDelete) -> Result<()> {
     session::run(&args.connection, async |session| {
         let sweep = Sweep {
@@ -66,7 +67,7 @@ pub(super) fn run(args: &PostDelete) -> Result<()> {
                     ));
                     return Ok(());
                 }
-                None => bail!("not all is gone: {last}. Delete it by hand, then install again"),
+                None => bail!("not everything is gone: {last}. Delete it by hand, then install again"),
             }
         }
     })
@@ -78,7 +79,7 @@ struct Sweep<'a> {
     namespace: Option<&'a str>,
 }
 
-/// What is still there.
+/// What still exists.
 #[derive(Debug, Default)]
 struct Left {
     /// Webhook configurations and types.
@@ -99,7 +100,7 @@ impl Left {
 }
 
 impl Sweep<'_> {
-    /// Deletes what is there, and names it.
+    /// Deletes what exists, and returns its names.
     async fn once(&self) -> Result<Left, Error> {
         let selector = format!(
             "app.kubernetes.io/name=core-provider,app.kubernetes.io/instance={}",

@@ -1,4 +1,4 @@
-//! After the install of the umbrella: the type of installers becomes one Installer.
+//! Runs after the umbrella is installed: creates the Installer object.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,12 +16,13 @@ use super::{INSTALLER, KIND, Looks, MANAGER, Told, chain, tell};
 use crate::installer::args::SelfBootstrap;
 use crate::release::session;
 
-/// As often it is looked whether the Installer is Synced.
+/// How many times it is checked whether the Installer is Synced.
 const ATTEMPTS: u32 = 30;
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What an upgrade of the umbrella brings to an Installer that is there: the list, what is configured by it, and what the
-/// consent to its definitions is made of. The rest of its values belongs to whoever edits it.
+/// The values that an upgrade of the umbrella updates in an existing Installer: the list, the values for its
+/// components, and what the consent to its definitions is derived from. All other values belong to whoever edits the
+/// Installer.
 const REFRESHED: [&str; 5] = [
     "components",
     "componentValues",
@@ -30,29 +31,32 @@ const REFRESHED: [&str; 5] = [
     "registryAuth",
 ];
 
-/// Of these, the table that has an entry for each component. One without a component would be refused.
+/// The one of these that has an entry for each component. An entry without a component would be refused.
 const BY_COMPONENT: &str = "componentValues";
 
-/// What the reference's engine leaves on an object whose creation was cut off. It would not touch it any more.
+/// Annotations that the reference's engine leaves on an object if its creation was interrupted. It would not touch that
+/// object again.
 const CUT_OFF: [&str; 2] = [
     "krateo.io/external-create-pending",
     "krateo.io/external-create-failed",
 ];
 
-/// Waits until exactly the API version of the manifest is served, makes the Installer or brings what an upgrade changed to
-/// the one that is there, and waits until it is Synced.
+/// Waits until exactly the API version of the manifest is served, creates the Installer or updates an existing one with
+/// what an upgrade changed, and waits until it is Synced.
 ///
 /// Requests, as ServiceAccount `installer-self-bootstrap`: discovery; in the namespace of the Installer
-/// `compositiondefinitions.core.krateo.io` get (name `installer`); `installers.composition.krateo.io` get, list, create,
-/// patch.
+/// `compositiondefinitions.core.krateo.io` get (name `installer`); `installers.composition.krateo.io` get, list,
+/// create, patch.
 ///
 /// # Errors
-/// When the type does not come, the Installer is refused, or it is not Synced in time. The Job runs it again.
+/// If the type is not served in time, the Installer is refused, or it is not Synced in time. The Job then runs it
+/// again.
 pub(super) fn run(args: &SelfBootstrap) -> Result<()> {
     let path = args.file.display();
     let text = std::fs::read(&args.file).with_context(|| format!("could not read {path}"))?;
-    let manifest = helm::yaml::parse_typed(&text).with_context(|| format!("{path} is no manifest"))?;
-    let wanted = Wanted::of(&manifest).with_context(|| format!("{path} is no manifest of an Installer"))?;
+    let manifest = helm::yaml::parse_typed(&text).with_context(|| format!("{path} is not a manifest"))?;
+    let wanted =
+        Wanted::of(&manifest).with_context(|| format!("{path} is not a manifest of an Installer"))?;
     session::run(&args.connection, async |session| {
         let cluster = &session.cluster;
         let resource = served(
@@ -92,14 +96,14 @@ impl Wanted {
     }
 }
 
-/// Waits until the type is served in this very version, and its objects can be listed.
+/// Waits until the type is served in exactly this version, and its objects can be listed.
 async fn served(cluster: &Cluster, wanted: &Wanted, timeout: Duration, looks: Looks) -> Result<ResourceId> {
     let deadline = Instant::now() + timeout;
     let pause = looks.interval.min(Duration::from_secs(2));
     let what = format!("{} {}", wanted.kind.api_version(), wanted.kind.kind);
     let mut told = Told::default();
     loop {
-        // Discovery is asked and not the definition: an API server takes a moment from one to the other.
+        // Uses discovery, not the CRD, because an API server takes a moment from one to the other.
         let why = match ready(cluster, wanted).await {
             Ok(resource) => return Ok(resource),
             Err(error @ Error::UnknownKind { .. }) => {
@@ -126,7 +130,7 @@ async fn ready(cluster: &Cluster, wanted: &Wanted) -> Result<ResourceId, Error> 
     Ok(resource)
 }
 
-/// What the definition of installers says of itself.
+/// What the definition of installers reports about itself.
 async fn definition(cluster: &Cluster, wanted: &Wanted) -> String {
     let found = match ObjectId::of::<CompositionDefinition>(Some(&wanted.namespace), INSTALLER) {
         Ok(id) => cluster.get::<CompositionDefinition>(&id).await,
@@ -149,7 +153,7 @@ async fn definition(cluster: &Cluster, wanted: &Wanted) -> String {
 /// The conditions in one line.
 fn said(conditions: &[Condition]) -> String {
     if conditions.is_empty() {
-        return "nothing is said of it yet".to_owned();
+        return "it has no conditions yet".to_owned();
     }
     let each = conditions.iter().map(|condition| {
         let Condition {
@@ -168,7 +172,7 @@ fn said(conditions: &[Condition]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Makes the Installer, or brings what an upgrade changed to the one that is there.
+/// Creates the Installer, or updates an existing one with what an upgrade changed.
 async fn make(cluster: &Cluster, id: &ObjectId, manifest: &Value) -> Result<()> {
     if let Some(live) = cluster.get::<Value>(id).await? {
         return refresh(cluster, id, &live, manifest).await;
@@ -180,9 +184,9 @@ async fn make(cluster: &Cluster, id: &ObjectId, manifest: &Value) -> Result<()> 
         }
         Err(error) if error.is_already_exists() => match cluster.get::<Value>(id).await? {
             Some(live) => refresh(cluster, id, &live, manifest).await,
-            None => bail!("{id} was made and removed by somebody else"),
+            None => bail!("{id} was created and then removed by somebody else"),
         },
-        Err(error) => Err(error).context("the Installer was not taken"),
+        Err(error) => Err(error).context("the Installer was refused"),
     }
 }
 
@@ -198,12 +202,12 @@ async fn refresh(cluster: &Cluster, id: &ObjectId, live: &Value, manifest: &Valu
     cluster
         .merge(id, &patch, MANAGER)
         .await
-        .context("the Installer was not taken")?;
-    tell(&format!("{id} has the components of this chart now"));
+        .context("the Installer was refused")?;
+    tell(&format!("{id} now has the components of this chart"));
     Ok(())
 }
 
-/// What of the manifest a live Installer does not have, of that which an upgrade brings. Lists are replaced whole.
+/// The merge patch for those of the refreshed values that differ from the manifest. Lists are replaced whole.
 fn changes(live: &Value, manifest: &Value) -> Option<Value> {
     let spec: Map<String, Value> = REFRESHED
         .iter()
@@ -223,7 +227,7 @@ fn changes(live: &Value, manifest: &Value) -> Option<Value> {
     (!spec.is_empty()).then(|| json!({"spec": spec}))
 }
 
-/// Has a merge remove what is configured for components that are not listed any more.
+/// Makes the merge remove the values of components that are no longer listed.
 fn forget_strangers(wanted: &mut Value, live: &Value, components: &Value) {
     let listed: BTreeSet<&str> = components
         .as_array()
@@ -261,7 +265,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Waits until the Installer is Synced, and takes off what would stop an engine that was cut off.
+/// Waits until the Installer is Synced, and removes the annotations that would stop an interrupted engine.
 async fn synced(cluster: &Cluster, id: &ObjectId, looks: Looks) -> Result<()> {
     let mut told = Told::default();
     let mut pauses = looks.pauses();
@@ -270,7 +274,7 @@ async fn synced(cluster: &Cluster, id: &ObjectId, looks: Looks) -> Result<()> {
             Ok(Some(live)) => {
                 if let Some(cleared) = cut_off(&live) {
                     cluster.annotate(id, cleared, MANAGER).await?;
-                    tell(&format!("{id} was cut off while it was made, and is tried again"));
+                    tell(&format!("the creation of {id} was interrupted, and is retried"));
                 }
                 let conditions: Vec<Condition> =
                     serde_json::from_value(live["status"]["conditions"].clone()).unwrap_or_default();
@@ -292,7 +296,7 @@ async fn synced(cluster: &Cluster, id: &ObjectId, looks: Looks) -> Result<()> {
     }
 }
 
-/// The annotations to take off, where the object has one of them.
+/// The annotations to remove, if the object has any of them.
 fn cut_off(live: &Value) -> Option<impl Iterator<Item = (&'static str, Option<&'static str>)>> {
     let annotations = live["metadata"]["annotations"].as_object()?;
     let found: Vec<&'static str> = CUT_OFF
@@ -307,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upgrade_brings_components_and_leaves_what_others_edit() {
+    fn an_upgrade_updates_components_and_keeps_edited_values() {
         let manifest = json!({"spec": {
             "features": {"x": true}, "components": [{"name": "a"}], "componentValues": {"a": {"n": 1}},
             "exposure": {"type": "NodePort"},
@@ -323,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_for_a_component_goes_with_it() {
+    fn values_of_a_component_are_removed_with_it() {
         let of = |components: Value, values: Value| json!({"spec": {"components": components, "componentValues": values}});
         let live = of(
             json!([{"name": "a"}, {"name": "portal"}]),
@@ -332,7 +336,7 @@ mod tests {
         let manifest = of(json!([{"name": "a"}]), json!({"a": {"n": 1}}));
         let expected = of(json!([{"name": "a"}]), json!({"a": {"n": 1}, "portal": null}));
         assert_eq!(changes(&live, &manifest), Some(expected));
-        // What somebody configures on the Installer for a component of the list stays.
+        // Values that somebody sets on the Installer for a listed component stay.
         let configured = of(json!([{"name": "a"}]), json!({"a": {"n": 1}}));
         assert_eq!(changes(&configured, &of(json!([{"name": "a"}]), json!({}))), None);
     }
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_is_taken_off() {
+    fn only_existing_annotations_are_removed() {
         let live = json!({"metadata": {"annotations": {"a": "b", CUT_OFF[0]: "x"}}});
         let cleared: Vec<_> = cut_off(&live).unwrap().collect();
         assert_eq!(cleared, [(CUT_OFF[0], None)]);

@@ -1,4 +1,4 @@
-//! The charts of all components, fetched side by side.
+//! Fetches the charts of all components concurrently.
 
 use anyhow::{Context as _, Result, ensure};
 use charts::source::{self, Access, ChartRef, Limits};
@@ -10,28 +10,28 @@ use crate::args;
 use crate::installer::components::{Component, List};
 use crate::{fetch, progress};
 
-/// So many charts are fetched at a time.
+/// How many charts are fetched at a time.
 const AT_ONCE: usize = 6;
 
-/// The chart of a component, or why there is none.
+/// The chart of a component, or the error.
 pub(in crate::installer) struct Fetched {
     /// Name of the component.
     pub(in crate::installer) name: String,
     pub(in crate::installer) chart: Result<Found>,
 }
 
-/// A chart that was fetched.
+/// A fetched chart.
 pub(in crate::installer) struct Found {
     pub(in crate::installer) chart: Chart,
     /// Digest of its archive.
     pub(in crate::installer) digest: String,
 }
 
-/// Fetches the charts of all components, also of those that are off, in the order of the list. Progress is told on a
+/// Fetches the charts of all components, including the ones that are off, in the order of the list. Shows progress on a
 /// terminal.
 ///
 /// # Errors
-/// When what is given for access cannot be read.
+/// If the files for access cannot be read.
 pub(in crate::installer) fn fetch_all(list: &List, access: &args::Access) -> Result<Vec<Fetched>> {
     let connection = fetch::access(access)?;
     let total = list.components.len();
@@ -60,7 +60,7 @@ async fn fetch_one(list: &List, component: &Component, given: &args::Access, acc
             );
         let archive = source::fetch(&chart, access, Limits::default()).await?;
         let chart = Chart::from_archive(&archive.bytes, ChartOptions::from(HelmLine::Four))
-            .with_context(|| format!("{} is no chart", archive.resolved.found_at))?;
+            .with_context(|| format!("{} is not a chart", archive.resolved.found_at))?;
         let version = &chart.metadata().version;
         ensure!(
             *version == component.version,

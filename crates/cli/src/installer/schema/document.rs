@@ -1,9 +1,9 @@
-//! The schema of an installer's values, with that of `componentValues` made anew.
+//! The schema of an installer's values, with the part for `componentValues` regenerated.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
-/// Where the schemas of components stand.
+/// The property that contains the components' schemas.
 const COMPONENT_VALUES: &str = "componentValues";
 
 /// The schemas of all components by name.
@@ -11,12 +11,12 @@ const COMPONENT_VALUES: &str = "componentValues";
 pub(super) struct Values(Map<String, Value>);
 
 impl Values {
-    /// Adds the schema of a component.
+    /// Adds a component's schema.
     pub(super) fn insert(&mut self, name: &str, schema: Value) {
         self.0.insert(name.to_owned(), schema);
     }
 
-    /// Adds a component of whose values nothing is known.
+    /// Adds a component whose schema is not known.
     pub(super) fn insert_open(&mut self, name: &str, chart: &str, version: &str) {
         let description = format!("Values of chart {chart} {version}, whose schema is not known.");
         self.insert(
@@ -25,13 +25,13 @@ impl Values {
         );
     }
 
-    /// The document before with these in it: the same text for the same input.
+    /// The previous document with these schemas in it: the same input gives the same text.
     ///
     /// # Errors
-    /// When the document before is no JSON object.
+    /// If the previous document is not a JSON object.
     pub(super) fn text(self, before: Option<&str>) -> Result<String> {
         let mut document: Map<String, Value> = match before {
-            Some(text) => serde_json::from_str(text).context("it is no JSON object")?,
+            Some(text) => serde_json::from_str(text).context("it is not a JSON object")?,
             None => Map::from_iter([
                 (
                     "$schema".to_owned(),
@@ -43,11 +43,11 @@ impl Values {
         let properties = document.entry("properties").or_insert_with(|| json!({}));
         let properties = properties
             .as_object_mut()
-            .context("its properties are no table")?;
+            .context("its properties are not an object")?;
         let component_values = properties.entry(COMPONENT_VALUES).or_insert_with(|| json!({}));
         let component_values = component_values
             .as_object_mut()
-            .context("its properties.componentValues is no table")?;
+            .context("its properties.componentValues is not an object")?;
         component_values.insert("type".to_owned(), json!("object"));
         component_values.insert("additionalProperties".to_owned(), json!(false));
         component_values.insert("properties".to_owned(), Value::Object(self.0));
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_but_the_component_values_stays() {
+    fn everything_but_the_component_values_stays() {
         let before = r#"{"$schema": "x", "properties": {"ociRepo": {"type": "string"}, "componentValues": {
             "description": "d", "properties": {"gone": {}}}}}"#;
         let mut values = Values::default();

@@ -1,4 +1,4 @@
-//! Which charts a schema was made of.
+//! The charts that a schema was generated from.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::installer::components::{Component, List};
 
-/// Says what the file is for who opens it.
+/// Explains the file to its readers.
 const HEAD: &str = "# What values.schema.json was made of: written by `kco installer schema`, not by hand.\n";
 
-/// The charts by the names of their components.
+/// The charts by component.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lock {
     components: BTreeMap<String, Pin>,
@@ -20,13 +20,13 @@ pub(super) struct Lock {
 /// One chart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Pin {
-    /// Its address.
+    /// Its URL.
     url: String,
     /// Its name in a repository.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     repo: String,
     version: String,
-    /// Digest of its archive; none where its schema is not known.
+    /// Digest of its archive; none if its schema is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
 }
@@ -41,7 +41,7 @@ impl Pin {
         }
     }
 
-    /// What of the pin itself is another than it was.
+    /// The fields of the pin that changed.
     fn moved(&self, before: &Self) -> Vec<String> {
         let pairs = [
             ("url", &before.url, &self.url),
@@ -57,19 +57,19 @@ impl Pin {
 }
 
 impl Lock {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// When it is not one of ours.
+    /// If it does not have the format that `text` writes.
     pub(super) fn read(text: &str) -> Result<Self> {
-        let value = helm::yaml::parse_typed(text.as_bytes()).context("it is no YAML")?;
+        let value = helm::yaml::parse_typed(text.as_bytes()).context("it is not YAML")?;
         serde_json::from_value(value).context("it does not list components")
     }
 
     /// The text of the file.
     ///
     /// # Errors
-    /// When it cannot be written as YAML.
+    /// If it cannot be written as YAML.
     pub(super) fn text(&self) -> Result<String> {
         let value = serde_json::to_value(self)?;
         let mut text = HEAD.to_owned();
@@ -86,12 +86,12 @@ impl Lock {
         self.components.insert(component.name.clone(), pin);
     }
 
-    /// How many components there are.
+    /// The number of components.
     pub(super) fn len(&self) -> usize {
         self.components.len()
     }
 
-    /// What of the pins in a list is not as it was when this was written, each in a line.
+    /// The differences between the pins in a list and these, one per line.
     pub(super) fn moved_pins(&self, list: &List) -> Vec<String> {
         let mut now = Self::default();
         for component in &list.components {
@@ -105,7 +105,7 @@ impl Lock {
         now.moved_since(self)
     }
 
-    /// What of this is not as it was, each in a line.
+    /// The differences between this and an earlier lock, one per line.
     pub(super) fn moved_since(&self, before: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, pin) in &self.components {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_that_moved_is_told_before_anything_is_fetched() {
+    fn a_changed_pin_is_reported_before_anything_is_fetched() {
         let before = lock("1.0.0", Some("sha256:1"));
         assert_eq!(Lock::read(&before.text().unwrap()).unwrap(), before);
         assert_eq!(before.moved_pins(&list("1.0.0")), [""; 0]);

@@ -1,22 +1,22 @@
-//! The schema of a chart's values becomes one part of another document: it refers to nothing outside of itself, and requires
-//! nothing, because what a user leaves out the chart has.
+//! Makes the schema of a chart's values fit into another document: it must not refer to anything outside itself, and
+//! must not require anything, because the chart has defaults for what a user omits.
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 
-/// The most schemas that one may consist of once its references are followed.
+/// The most schemas that one may consist of after its references are resolved.
 const MOST_PARTS: usize = 50_000;
 
-/// How many schemas may lead to one.
+/// The deepest nesting of schemas.
 const DEEPEST: usize = 200;
 
-/// Keywords of the top that mean nothing elsewhere.
+/// Keywords that only make sense at the top of a document.
 const OF_DOCUMENTS: [&str; 5] = ["$schema", "$id", "id", "title", "$comment"];
 
-/// Where schemas are kept to be referred to.
+/// Keywords that contain schemas to refer to.
 const STORES: [&str; 2] = ["$defs", "definitions"];
 
-/// Keywords that assert nothing.
+/// Keywords without an effect on validation.
 const REMARKS: [&str; 7] = [
     "title",
     "description",
@@ -31,26 +31,26 @@ const REMARKS: [&str; 7] = [
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) schema: Value,
-    /// What could not be taken over, each in a sentence.
+    /// What could not be translated, one sentence each.
     pub(super) remarks: Vec<String>,
 }
 
 /// Makes the schema of a chart fit below `componentValues`.
 ///
-/// `$schema` and `title` of the top are dropped, local references are replaced by what they lead to, and every `required`
-/// goes, where it is the keyword and no property of that name. What only makes sense with it goes as well: a `not` or `if`
-/// over requirements, and of a `oneOf` over requirements that exactly one of them holds.
+/// Drops `$schema` and `title` at the top, replaces local references by their targets, and removes every `required`
+/// keyword (but not a property of that name). Constructs that only make sense with `required` are removed as well: a
+/// `not` or `if` over requirements, and the "exactly one" of a `oneOf` over requirements.
 ///
-/// Every `default` goes, too: it would be written into each Installer, and hold a component to the defaults of an older version
-/// of its chart.
+/// Every `default` is removed, too: it would be written into each Installer, and pin a component to the defaults of an
+/// older version of its chart.
 ///
-/// A reference that leads back to where it stands ends in a schema that takes anything.
+/// A recursive reference becomes a schema that accepts anything.
 ///
 /// # Errors
-/// When the schema is none, or grows beyond measure.
+/// If the schema is invalid or too large.
 pub(super) fn component(document: &Value, chart: &str, version: &str) -> Result<Merged> {
     let Some(top) = document.as_object() else {
-        bail!("it is {document}, and no table");
+        bail!("it is {document}, not an object");
     };
     let mut merger = Merger {
         document,
@@ -74,7 +74,7 @@ pub(super) fn component(document: &Value, chart: &str, version: &str) -> Result<
     Ok(Merged { schema, remarks })
 }
 
-/// True in drafts that ignore everything beside a `$ref`. Helm reads a `$schema` that it does not know as 2020-12.
+/// True for drafts that ignore everything next to a `$ref`. Helm treats an unknown `$schema` as 2020-12.
 fn ref_stands_alone(top: &Map<String, Value>) -> bool {
     let named = top.get("$schema").and_then(Value::as_str).unwrap_or_default();
     ["draft-04/schema", "draft-06/schema", "draft-07/schema"]
@@ -85,11 +85,11 @@ fn ref_stands_alone(top: &Map<String, Value>) -> bool {
 struct Merger<'a> {
     document: &'a Value,
     ref_stands_alone: bool,
-    /// The references that lead to where we are, as JSON pointers.
+    /// The references that are being resolved, as JSON pointers.
     entered: Vec<String>,
     parts: usize,
     depth: usize,
-    /// How many requirements were taken out so far.
+    /// How many requirements were removed so far.
     removed: usize,
     remarks: Vec<String>,
 }
@@ -115,7 +115,7 @@ impl Merger<'_> {
         made
     }
 
-    /// What a reference leads to, with what stands beside it.
+    /// The target of a reference, combined with the keywords next to it.
     fn referred(&mut self, reference: &str, fields: &Map<String, Value>) -> Result<Value> {
         let target = self.target(reference)?;
         let beside = fields.iter().filter(|(keyword, _)| *keyword != "$ref");
@@ -152,13 +152,13 @@ impl Merger<'_> {
         });
         let Some((target, pointer)) = found else {
             self.remarks.push(format!(
-                "reference {reference} leads out of its values.schema.json, and what it stands for is not checked"
+                "reference {reference} points outside its values.schema.json; its target is not checked"
             ));
             return Ok(anything());
         };
         if self.entered.contains(&pointer) {
             self.remarks.push(format!(
-                "reference {reference} leads back to itself, and what is below is not checked"
+                "reference {reference} is recursive; what is below it is not checked"
             ));
             return Ok(anything());
         }
@@ -182,7 +182,7 @@ impl Merger<'_> {
                 "default" => continue,
                 "$dynamicRef" | "$recursiveRef" => {
                     self.remarks.push(format!(
-                        "{keyword} is not followed, and what it stands for is not checked"
+                        "{keyword} is not supported, and its target is not checked"
                     ));
                     continue;
                 }
@@ -226,7 +226,7 @@ impl Merger<'_> {
         };
         let mut made = Map::new();
         for (name, schema) in table {
-            // In `dependencies` a list says what else is required.
+            // In `dependencies`, a list contains required properties.
             if schema.is_array() {
                 self.removed += 1;
                 continue;
@@ -245,7 +245,7 @@ impl Merger<'_> {
     }
 }
 
-/// Puts a keyword into a schema. Alternatives from which requirements were taken may all hold now, or be empty.
+/// Adds a keyword to a schema. After requirements were removed, several alternatives may match, or be empty.
 fn alternatives(made: &mut Map<String, Value>, keyword: &str, value: Value, is_other: bool) {
     if !is_other || !matches!(keyword, "anyOf" | "oneOf") {
         if keyword == "allOf"
@@ -271,12 +271,12 @@ fn alternatives(made: &mut Map<String, Value>, keyword: &str, value: Value, is_o
     }
 }
 
-/// A schema for what is not known.
+/// A schema that accepts anything.
 fn anything() -> Value {
     json!({"x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// A JSON pointer as the fragment of an address writes it.
+/// Decodes a JSON pointer from the fragment of a URL.
 fn decoded(fragment: &str) -> String {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_leads_to_itself_or_elsewhere_ends_open() {
+    fn a_recursive_or_external_reference_accepts_anything() {
         let open = anything();
         let remarks = check(
             &json!({

@@ -1,5 +1,5 @@
-//! `kco installer schema`: what the charts of components say about their values becomes what the API server checks in
-//! `componentValues`.
+//! `kco installer schema`: collects the values schemas of the components' charts into the schema by which the API
+//! server checks `componentValues`.
 
 pub(super) mod charts;
 mod document;
@@ -19,17 +19,17 @@ use super::input::Input;
 use crate::args::Source;
 use crate::report::{out, warn};
 
-/// The schema of the installer's values, beside its `Chart.yaml`.
+/// The schema of the installer's values, next to its `Chart.yaml`.
 const SCHEMA: &str = "values.schema.json";
 
-/// What that was made of.
+/// The charts that the schema was generated from.
 const LOCK: &str = "values.schema.lock.yaml";
 
-/// Writes both files, or with `--check` says what is not as it would be written.
+/// Writes both files; with `--check` only reports what is out of date.
 pub(super) fn run(args: &Schema) -> Result<()> {
     if !args.chart.is_dir() {
         bail!(
-            "{} is no folder of a chart: the schema is written into it",
+            "{} is not the folder of a chart: the schema is written into it",
             args.chart.display()
         );
     }
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Schema) -> Result<()> {
         .transpose()
         .context("values.schema.lock.yaml")?;
     if args.check {
-        // Told without a request: no chart has to be fetched to see that a pin moved.
+        // Checked without a request: a changed pin is found without fetching any chart.
         let moved = locked.clone().unwrap_or_default().moved_pins(&list);
         refuse(&moved)?;
     }
@@ -68,14 +68,16 @@ pub(super) fn run(args: &Schema) -> Result<()> {
     }
     let mut moved = lock.moved_since(&locked.unwrap_or_default());
     if moved.is_empty() && made.schema != before.schema {
-        moved.push(format!("{SCHEMA} was edited, or made by another version of kco"));
+        moved.push(format!(
+            "{SCHEMA} was edited, or written by another version of kco"
+        ));
     }
     if moved.is_empty() && made.lock != before.lock {
         moved.push(format!("{LOCK} was edited"));
     }
     refuse(&moved)?;
     out(&format!(
-        "{} is as the charts have it, {} components\n",
+        "{} is up to date with the charts of {} components\n",
         schema_path.display(),
         lock.len()
     ))
@@ -96,7 +98,7 @@ fn refuse(moved: &[String]) -> Result<()> {
     );
 }
 
-/// The schema's text and what it was made of.
+/// The text of the schema, and the lock for it.
 fn make(list: &List, args: &Schema, before: Option<&str>) -> Result<(String, Lock)> {
     let mut values = Values::default();
     let mut lock = Lock::default();
@@ -136,7 +138,7 @@ fn make(list: &List, args: &Schema, before: Option<&str>) -> Result<(String, Loc
     }
     if !faults.is_empty() {
         bail!(
-            "nothing is written, because of {} charts (--allow-missing goes on without them):\n  {}",
+            "nothing is written, because of {} charts (--allow-missing continues without them):\n  {}",
             faults.len(),
             faults.join("\n  ")
         );
