@@ -176,7 +176,7 @@ fn a_value_of_krateos_chart_without_a_meaning_here_is_refused_with_what_to_write
         (
             "/cdc/image/repository",
             json!("mirror/cdc"),
-            "cdc.image.repository: write cdc.image as one text",
+            "cdc.image.repository: write cdc.image as one string",
         ),
         (
             "/image/tag",
@@ -218,12 +218,12 @@ fn a_value_of_krateos_chart_without_a_meaning_here_is_refused_with_what_to_write
         (
             "/cdc/image/tag",
             json!("0.20.1"),
-            "cdc.image.tag: write nothing, or cdc.image as one text",
+            "cdc.image.tag: write nothing, or cdc.image as one string",
         ),
         (
             "/chartInspector/image",
             json!({"tag": "0.20.1"}),
-            "chartInspector.image.tag: write nothing, or chartInspector.image as one text",
+            "chartInspector.image.tag: write nothing, or chartInspector.image as one string",
         ),
         (
             "/cdc/image/pullPolicy",

@@ -131,7 +131,7 @@ impl<'u> Live<'u> {
                 Err(refused) => format!("{refused:#}"),
             };
             ensure!(
-                said.contains("there is one Installer"),
+                said.contains("there can only be one Installer"),
                 "{namespace}/{name}: {said}"
             );
         }
