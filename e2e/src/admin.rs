@@ -1,5 +1,5 @@
-//! Requests of the API server as admin over one connection. `kubectl` is a process for each, which takes a processor
-//! from whatever is measured beside it, and reads the whole object that it changes.
+//! Requests to the API server as admin over one connection. `kubectl` starts a process for each request, which takes
+//! processor time from whatever is measured, and reads the whole object that it changes.
 
 use anyhow::{Result, ensure};
 use local_cluster::ControlPlane;

@@ -1,8 +1,8 @@
-//! An API server in trouble, as the programs see it: it fails for ten seconds, answers with conflicts, forgets what watches
-//! want to begin with, ends every watch after a second. Users go on meanwhile. Does everything end as they want it?
+//! An API server in trouble: it fails for ten seconds, answers with conflicts, forgets the resource versions of
+//! watches, ends every watch after a second. Users keep working meanwhile. Does everything end as they want it?
 //!
-//! On a control plane without nodes; all three programs are behind doors of their own, as their `ServiceAccount`s. What ends
-//! is started again, as the kubelet does.
+//! On a control plane without nodes; each of the three programs is behind a proxy of its own, with the rights of its
+//! `ServiceAccount`. A program that exits is started again, as the kubelet does.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A collector on loopback: it takes OTLP over HTTP, and remembers the figures that each process pushed last and all spans.
+//! A collector on loopback: it receives OTLP over HTTP, and remembers the metrics that each process pushed last, and
+//! all spans.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

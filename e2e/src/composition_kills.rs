@@ -1,8 +1,8 @@
 //! A composition-dynamic-controller killed at every write of a composition's life, then started again: does each step
 //! of that life end as if nothing had happened, with the same revisions?
 //!
-//! On a control plane without nodes: the controller is a process of the host, with the rights of its ServiceAccount and
-//! no more.
+//! On a control plane without nodes: the controller is a process on the host, with exactly the rights of its
+//! ServiceAccount.
 
 use std::cell::{Cell, RefCell};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Two replicas of a controller under load, one of them killed again and again: does everything end as it should, and
-//! does nobody write to a release that another one is at?
+//! do two replicas never write to one release at the same time?
 //!
-//! On a control plane without nodes. Each replica has a token of its own, by which the audit log tells them apart.
+//! On a control plane without nodes. Each replica has its own token, by which the audit log distinguishes them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};

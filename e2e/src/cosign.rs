@@ -1,6 +1,6 @@
-//! Signatures of cosign's forms, put beside an artifact in a registry: what `cosign sign --key` does (cosign's
-//! `specs/BUNDLE_SPEC.md`), and with `--new-bundle-format=false` (`specs/SIGNATURE_SPEC.md`). The program itself is
-//! built of more than five hundred modules, and the forms are JSON texts, a signature and a tag.
+//! Writes signatures in cosign's formats beside an artifact in a registry, as `cosign sign --key` does (cosign's
+//! `specs/BUNDLE_SPEC.md`), also with `--new-bundle-format=false` (`specs/SIGNATURE_SPEC.md`). cosign itself is built
+//! from more than five hundred modules, and the formats are only JSON texts, a signature and a tag.
 
 use anyhow::{Context as _, Result, anyhow};
 use base64::prelude::{BASE64_STANDARD, Engine as _};

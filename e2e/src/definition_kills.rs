@@ -1,7 +1,7 @@
 //! core-provider killed at every write of a definition's life, then started again: does each step of that life end as if
 //! nothing had happened?
 //!
-//! On a control plane without nodes; the pods of controllers are said to be ready, which is the kubelet's part.
+//! On a control plane without nodes; the test marks pods of controllers as ready, as the kubelet would.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! A key of `GnuPG` that lives as long as its test.
+//! A key of `GnuPG` that exists as long as its test.
 
 use std::ffi::OsStr;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The platform on a control plane without nodes: installed by Helm as everywhere, while its programs run on the
-//! host, each with a kubeconfig of its own ServiceAccount. For scenarios in which pods are not the point.
+//! The platform on a control plane without nodes: installed by Helm as usual, but its programs run on the host, each
+//! with a kubeconfig of its own ServiceAccount. For scenarios that do not need pods.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};

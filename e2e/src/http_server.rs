@@ -1,4 +1,4 @@
-//! An HTTP server on loopback that writes down who asked for what, and that can misbehave.
+//! An HTTP server on loopback that records all requests, and that can misbehave.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

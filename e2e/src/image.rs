@@ -1,4 +1,4 @@
-//! Our programs as images: static binaries that cargo has built, through the project's own Dockerfile.
+//! Our programs as images: static binaries from cargo, packed by the project's own Dockerfile.
 
 use std::fs;
 use std::path::{Path, PathBuf};

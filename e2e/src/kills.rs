@@ -1,5 +1,5 @@
-//! A program killed at every write of a life, then started again: does each step of that life end as if nothing had
-//! happened?
+//! A program killed at every write of an object's life, then started again: does each step of that life end as if
+//! nothing had happened?
 
 use std::fmt::Debug;
 use std::process::Command;

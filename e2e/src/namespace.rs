@@ -1,4 +1,4 @@
-//! A namespace of a cluster, and words for what scenarios do in it.
+//! A namespace of a cluster, and helpers for scenarios in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The `NetworkPolicies` of `charts/core-provider`, enforced by kube-router on a cluster of its own: which connections they
-//! let through and which they refuse, each tried without them first.
+//! The `NetworkPolicies` of `charts/core-provider`, enforced by kube-router on a cluster of its own: which connections
+//! they allow and which they refuse. Each connection is first tried without them.
 
 use std::collections::BTreeSet;
 use std::fmt;

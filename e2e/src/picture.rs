@@ -1,4 +1,4 @@
-//! All that a migration, or an upgrade of the platform, has to leave alone, as it is at one moment.
+//! A snapshot of everything that a migration, or an upgrade of the platform, must leave alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 

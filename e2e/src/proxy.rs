@@ -1,8 +1,8 @@
-//! A door between a program and the API server: it counts what is written, kills the program at a write, and answers as an
-//! API server does that is in trouble.
+//! A proxy between a program and the API server: it counts writes, kills the program at a given write, and can answer
+//! like an API server in trouble.
 //!
-//! The program gets a kubeconfig that names this door. Requests go on as admin or as a ServiceAccount, so that nothing
-//! but the door differs from a run without it.
+//! The program gets a kubeconfig that names this proxy. Requests are forwarded as admin or as a ServiceAccount, so that
+//! only the proxy differs from a run without it.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A release, as `make release` makes it, brought to a cluster the way its users do: images and charts in a registry, then
+//! A release, as `make release` builds it, installed on a cluster as users do it: images and charts in a registry, then
 //! the commands of the README.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! One scenario: a namespace of its own on the cluster that all share, with our programs in pods.
+//! One scenario: its own namespace on the shared cluster, with our programs in pods.
 
 use std::ops::Deref;
 use std::path::PathBuf;

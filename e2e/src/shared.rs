@@ -1,4 +1,4 @@
-//! What several tests of one process use, one after the other.
+//! Values that several tests of one process use, one after the other.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 

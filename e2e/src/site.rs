@@ -1,4 +1,4 @@
-//! Where things run: a cluster, a registry it pulls from, and the tools that talk to both.
+//! Where things run: a cluster, the registry it pulls from, and the tools for both.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A token service as registries name one: a password in, a signed token out that says what its holder may do.
+//! A token service, as registries refer to: it takes a password and issues a signed token with its holder's rights.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! What processes of this machine use: processor time, and memory where shared pages count once (PSS).
+//! Resource usage of processes on this machine: processor time, and memory where shared pages count once (PSS).
 
 use std::fs;
 use std::path::{Path, PathBuf};

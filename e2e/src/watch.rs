@@ -1,4 +1,4 @@
-//! What `kubectl get --watch` says of one object. To ask again and again instead keeps a processor busy.
+//! Reads `kubectl get --watch` for one object, because polling keeps a processor busy.
 
 use std::io::BufReader;
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,6 @@
-//! A chart that brings definitions: its controller sets on them what the admin's word for that chart lists, on the
-//! definitions and charts that it lists, and nothing else, whatever it tries. The controller's account may do everything that
-//! RBAC knows here, so that it is its policy that refuses.
+//! A chart that brings definitions: its controller can set on them exactly what the admin's consent for that chart
+//! lists, on the listed definitions and charts, and nothing else, whatever it tries. The controller's account has every
+//! right that RBAC knows here, so that only its policy can refuse.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! The short form of `make attacks`: what a token, a request or two can do. And what the holder of a controller's token
-//! may do, so that a platform which refuses everything does not pass.
+//! The short form of `make attacks`: attacks that need a token, or one or two requests. And what the holder of a
+//! controller's token may do, so that a platform that refuses everything does not pass.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;

@@ -1,4 +1,4 @@
-//! A chart that may bring roles binds its own and no others, whatever its controller tries.
+//! A chart that may bring roles can bind its own and no others, whatever its controller tries.
 
 use anyhow::Result;
 use e2e::{ChartFolder, HostPlatform, Namespace, progress};

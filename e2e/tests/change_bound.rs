@@ -1,4 +1,5 @@
-//! A policy that changed is told from what it was by what it says, so that nobody takes the one for the other.
+//! A changed policy can be distinguished from the previous one by its messages, so that one is never mistaken for the
+//! other.
 
 use anyhow::Result;
 use e2e::attacks::Holder;

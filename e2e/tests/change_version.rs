@@ -1,5 +1,5 @@
-//! A definition that goes on to another version of its chart takes its compositions along, once the new schema takes
-//! them.
+//! A definition that changes to another version of its chart moves its compositions along, once they fit the new
+//! schema.
 
 use anyhow::Result;
 use e2e::scenario::condition;

@@ -1,4 +1,4 @@
-//! Where the multicluster operator finds its home, and what it asks there while nothing changes.
+//! Where the multicluster operator finds its home cluster, and which requests it sends there while nothing changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

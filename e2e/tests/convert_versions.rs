@@ -1,4 +1,4 @@
-//! Two versions of a chart that changed its values: each sees the same objects in its own words, and nothing is lost.
+//! Two versions of a chart that changed its values: each shows the same objects in its own fields, and nothing is lost.
 
 use anyhow::Result;
 use base64::Engine as _;

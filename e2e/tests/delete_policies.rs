@@ -1,4 +1,4 @@
-//! The policies that bound a controller go with its definition, whoever was at their roles before.
+//! The policies that bound a controller are deleted with its definition, even if others changed the roles before.
 
 use anyhow::Result;
 use e2e::{ChartFolder, HostPlatform};

@@ -1,4 +1,4 @@
-//! The multicluster operator ends as it is told to, and leaves no port taken.
+//! The multicluster operator shuts down on a signal, and leaves no port in use.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! What a chart looked up leads to another look as soon as it changes, and costs nothing until then.
+//! A change of an object that a chart looked up triggers a pass at once; until then it costs no request.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Objects that say of themselves that they are a controller's say nothing where tenants can write.
+//! Objects that tenants can write are not believed when their labels say that they belong to a controller.
 
 use anyhow::Result;
 use e2e::scenario::condition;

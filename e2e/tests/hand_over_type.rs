@@ -1,4 +1,5 @@
-//! One definition leaves a type, another one comes to it: at no time has the controller its rights without what bounds them.
+//! One definition leaves a type, another one takes it over: at no time does the controller have rights without the
+//! policies that bound them.
 
 use std::collections::BTreeSet;
 

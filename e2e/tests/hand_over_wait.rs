@@ -1,4 +1,4 @@
-//! A controller that ends while a composition waits for a hook leaves the wait to the next one.
+//! If a controller ends while a composition waits for a hook, the next one continues the wait.
 
 use anyhow::{Context as _, Result};
 use e2e::{ChartFolder, HostPlatform, Namespace};

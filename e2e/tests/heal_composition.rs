@@ -1,4 +1,4 @@
-//! What somebody changes on the objects of a release is put back at once, without a new revision, and told.
+//! Changes by others to the objects of a release are corrected at once, without a new revision, and reported.
 
 use anyhow::Result;
 use e2e::compositions::drift::{Times, Watcher};

@@ -1,4 +1,4 @@
-//! What a definition had made is put back when somebody changes it, and left alone while the definition is paused.
+//! Changes by others to the objects of a definition are reverted, but left alone while the definition is paused.
 
 use anyhow::Result;
 use e2e::Scenario;

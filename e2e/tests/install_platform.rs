@@ -1,5 +1,5 @@
-//! The platform by its umbrella chart, with five components: `helm install` brings them up in waves, `helm uninstall`
-//! removes them in the reverse order and leaves nothing. All eighteen: `make installer`.
+//! The platform installed by its umbrella chart, with five components: `helm install` brings them up in waves, `helm
+//! uninstall` removes them in reverse order and leaves nothing behind. With all eighteen: `make installer`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! core-provider is killed while a definition is made, changed and removed; whoever comes next finishes.
+//! core-provider is killed while a definition is created, changed and removed; the next one finishes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `kco cluster join|list|leave` between two control planes: what the account may, and what is left afterwards.
+//! `kco cluster join|list|leave` between two control planes: the rights of the account, and what is left afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What a type cannot say of its chart's schema is said at admission, by the full JSON Schema.
+//! Rules of a chart's schema that a type cannot express are checked at admission, by the full JSON Schema.
 
 use anyhow::Result;
 use e2e::Scenario;

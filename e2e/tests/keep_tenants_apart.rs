@@ -1,4 +1,4 @@
-//! What tenants see of each other, whose turn it is, and what of them is told.
+//! What tenants can see of each other, how they take turns, and what is reported about them.
 
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};

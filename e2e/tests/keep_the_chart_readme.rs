@@ -1,4 +1,4 @@
-//! The README of `charts/core-provider` tells the values that there are, in the words of their comments.
+//! The README of `charts/core-provider` lists all values, with their comments.
 
 use std::fmt::Write as _;
 use std::path::Path;

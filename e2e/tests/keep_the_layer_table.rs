@@ -1,6 +1,7 @@
-//! Members of the workspace import only what the table of `docs/architecture.md` lets them.
+//! Members of the workspace import only what the table in `docs/architecture.md` allows.
 //!
-//! Judged by what their `Cargo.toml` names and, for the pure ones, by what is really compiled in; tests aside.
+//! This compares their `Cargo.toml` and, for the pure ones, the crates that are really compiled in; dependencies of
+//! tests do not count.
 #![expect(
     clippy::unwrap_used,
     reason = "without cargo's answer there is nothing to test"

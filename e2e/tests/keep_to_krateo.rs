@@ -1,4 +1,4 @@
-//! What users of Krateo have in their manifests and charts, and count on: policies on definitions, versions of exported
+//! What users of Krateo have in their manifests and charts, and rely on: policies on definitions, versions of exported
 //! manifests, names of releases, namespaces that charts bring.
 
 use anyhow::{Context as _, Result, ensure};

@@ -1,4 +1,4 @@
-//! A composition that nobody touches costs nothing; one whose object is touched is looked at at once.
+//! A composition that nobody touches costs no request; if one of its objects is touched, a pass follows at once.
 
 use std::time::Duration;
 

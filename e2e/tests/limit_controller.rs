@@ -1,4 +1,4 @@
-//! What a controller's own policy refuses it, whatever else lets it: here it may do everything that RBAC knows.
+//! What a controller's own policy refuses, whatever rights it has: here it has every right that RBAC knows.
 
 use anyhow::{Result, ensure};
 use e2e::platform::NAMESPACE;

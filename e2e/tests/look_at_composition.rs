@@ -1,4 +1,4 @@
-//! What `kco` says of a composition is what its controller does: the plan before it acts, and nothing after.
+//! What `kco` shows of a composition is what its controller does: the plan before it acts, and an empty one afterwards.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! A cluster as Krateo leaves it goes over to this platform, back, and over again.
+//! Migrates a cluster, in the state in which Krateo leaves it, to this platform, back, and again.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A controller moves to another namespace, with pods: the former one is gone before the new one does anything, and what its
-//! release runs goes on.
+//! A controller moves to another namespace, with pods: the old one is gone before the new one does anything, and the
+//! workload of its release keeps running.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The first composition of a namespace waits for core-provider, which lets the controller grant there, and for nobody
-//! else.
+//! The first composition of a namespace waits only for core-provider, which allows the controller to grant permissions
+//! there.
 
 use anyhow::Result;
 use e2e::platform::{NAMESPACE, RELEASE};

@@ -1,6 +1,6 @@
-//! Compositions on a control plane of their own: `make take-over`, and the short forms of `make namespaces`,
-//! `make exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, who says name and chart of a release, what kubectl prints,
-//! and the figures and traces that are pushed.
+//! Compositions on a control plane of their own: `make take-over`, the short forms of `make namespaces`, `make
+//! exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, where name and chart of a release
+//! come from, what kubectl prints, and the metrics and traces that are pushed.
 
 use std::sync::MutexGuard;
 use std::time::Duration;

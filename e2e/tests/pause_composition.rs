@@ -1,4 +1,4 @@
-//! Both pauses: at once, and once the chart was told.
+//! Both pauses: the one that stops at once, and the graceful one, which renders the chart once more.
 
 use anyhow::Result;
 use e2e::Scenario;

@@ -1,5 +1,5 @@
-//! A controller moves between its definition's namespace and the platform's while its releases stay as they are, and nothing
-//! of it can be had any more where it was.
+//! A controller moves between its definition's namespace and the platform's, without touching its releases, and
+//! afterwards nothing in the old place gives any rights.
 
 use anyhow::Result;
 use e2e::platform::{NAMESPACE, RELEASE};

@@ -1,4 +1,4 @@
-//! The chart of the platform by the real Helm: values of Krateo's chart.
+//! The chart of the platform rendered by the real Helm: values of Krateo's chart.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The chart of the installer by the real Helm: what each mode has, and which compositions are due on a real API server
-//! that is brought from one moment to the next.
+//! The chart of the installer rendered by the real Helm: what each mode contains, and which compositions are rendered
+//! at each state of a real API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

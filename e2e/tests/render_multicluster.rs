@@ -1,4 +1,5 @@
-//! The chart of the multicluster operator by the real Helm, and what its account may on a real API server.
+//! The chart of the multicluster operator rendered by the real Helm, and the rights of its account on a real API
+//! server.
 
 use anyhow::{Context as _, Result};
 use e2e::{HostPlatform, Namespace, Site, image};

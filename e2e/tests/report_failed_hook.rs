@@ -1,4 +1,4 @@
-//! What a failed hook printed is told where its composition is looked at.
+//! The output of a failed hook is shown in the status of its composition.
 
 use anyhow::Result;
 use e2e::{ChartFolder, Scenario, image};

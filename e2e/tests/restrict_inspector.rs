@@ -1,4 +1,4 @@
-//! chart-inspector answers who shows a token made for it, from a pod and through its Service.
+//! chart-inspector answers only callers that present a token made for it, from a pod and through its Service.
 
 use anyhow::Result;
 use e2e::{Scenario, platform};

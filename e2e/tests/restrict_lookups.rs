@@ -1,5 +1,5 @@
-//! What a chart's templates are answered, and what of it gets out: a composition's own and what the admin allows, whoever
-//! writes the templates.
+//! Which lookups of a chart's templates are answered, and what can be disclosed by them: only what belongs to the
+//! composition or the admin allows, whoever writes the templates.
 
 use anyhow::Result;
 use e2e::scenario::condition;

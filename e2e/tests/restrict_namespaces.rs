@@ -1,5 +1,5 @@
-//! An object of a release lies in its composition's namespace or where the definition says, also when another namespace
-//! holds compositions of the same type: that is another tenant's.
+//! An object of a release must be in its composition's namespace or in one that the definition allows. Another
+//! namespace with compositions of the same type does not count: it belongs to another tenant.
 
 use anyhow::Result;
 use e2e::scenario::condition;

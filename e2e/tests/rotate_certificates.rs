@@ -1,5 +1,5 @@
-//! The certificates of the webhooks are replaced while writes are judged, and no write notices, also while the definition
-//! is paused.
+//! The certificates of the webhooks are rotated while writes are validated, without a failed write, even while the
+//! definition is paused.
 //!
 //! core-provider runs outside of the cluster, so its webhooks are registered by URL.
 

@@ -1,4 +1,5 @@
-//! The key of a type: drawn once for all versions, anew when an admin asks, read by few and written by nobody else.
+//! The key of a type: generated once for all versions, again if an admin asks for it, readable by few and written by
+//! nobody else.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;

@@ -1,5 +1,5 @@
-//! What the hook Jobs of the installer's chart run, against a real API server: `kco installer hook …`, each as a
-//! `ServiceAccount` that may what its comment says and nothing else. Controllers are played by the test.
+//! The commands of the installer's hook Jobs, against a real API server: `kco installer hook …`, each as a
+//! `ServiceAccount` that has exactly the rights in its comment. The test plays the controllers.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

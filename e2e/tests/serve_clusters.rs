@@ -1,4 +1,4 @@
-//! Tenants and deployments over two control planes: the short form of the multicluster operator's acceptance.
+//! Tenants and deployments over two control planes: the short form of the multicluster operator's acceptance test.
 
 use std::time::{Duration, Instant};
 

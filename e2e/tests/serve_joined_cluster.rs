@@ -1,4 +1,4 @@
-//! The operator with the rights of its chart at home, and on a cluster with those that `kco cluster join` gives it.
+//! The operator with the rights of its chart at home, and on a target with those that `kco cluster join` gives it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A changed spec becomes a new revision; an unchanged one becomes nothing.
+//! A changed spec leads to a new revision; an unchanged one does not.
 
 use anyhow::Result;
 use e2e::Scenario;

@@ -1,4 +1,4 @@
-//! Archives that hold nothing of who made them, nor when: root's files, in a given order, of a given time.
+//! Reproducible archives: files belong to root, in a fixed order, with a fixed time.
 
 use anyhow::Result;
 use flate2::{Compression, GzBuilder};

@@ -1,4 +1,4 @@
-//! All that users download, put together in one folder.
+//! Puts everything that users download into one folder.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

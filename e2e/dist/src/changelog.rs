@@ -1,4 +1,4 @@
-//! What changed in a version: its section of CHANGELOG.md.
+//! The changes of a version: its section of CHANGELOG.md.
 
 use crate::progress;
 use crate::version::Version;

@@ -1,4 +1,4 @@
-//! Charts as they are published: with the version and the digests of its images, as an archive and as what a registry holds.
+//! Charts as they are published: with the version and the digests of its images, as an archive and as an OCI artifact.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a program says of itself: for which processor it is, and that it needs no other file to run.
+//! Reads from a program's ELF header which processor it is for, and checks that it is static.
 
 use anyhow::{Context as _, Result, ensure};
 

@@ -1,5 +1,5 @@
-//! A program for each architecture becomes an image: root certificates in one layer, which all images share, the program in
-//! another, and an index over the architectures.
+//! Builds an image from a program for each architecture: root certificates in one layer, which all images share, the
+//! program in another, and an index over the architectures.
 
 use std::collections::BTreeMap;
 

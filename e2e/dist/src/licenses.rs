@@ -1,5 +1,5 @@
-//! The licenses of all that is in the programs: crates, what was ported of Go and Helm, and what every static program is linked
-//! with.
+//! The licenses of everything in the programs: crates, code ported from Go and Helm, and the libraries that every
+//! static program is linked with.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
-//! `make release`: the programs of a commit become what users download.
+//! `make release`: builds everything that users download from the programs of a commit.
 //!
-//! Nothing here looks at a clock or at who runs it: the same commit, programs and key give the same bytes.
+//! Nothing here depends on the time or on who runs it: the same commit, programs and key give the same bytes.
 #![expect(clippy::print_stdout, reason = "the last line says what was made")]
 #![expect(
     clippy::print_stderr,

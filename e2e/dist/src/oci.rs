@@ -1,4 +1,4 @@
-//! OCI layouts (`image-layout.md` of the image specification) as tar archives: what skopeo, ctr, oras and crane read.
+//! OCI layouts (`image-layout.md` of the image specification) as tar archives, which skopeo, ctr, oras and crane read.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The sources of a version become programs: static, stripped, and the same wherever they are built.
+//! Compiles the programs of a version: static, stripped, and the same wherever they are built.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What programs are built of, as a document of `CycloneDX` 1.5.
+//! The bill of materials of the programs, as a document of `CycloneDX` 1.5.
 
 use serde_json::{Value, json};
 

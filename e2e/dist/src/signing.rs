@@ -1,5 +1,5 @@
-//! Signatures that cosign checks: of files (`cosign verify-blob`) and of what is in registries (`cosign verify`), by a key of
-//! ECDSA P-256. They follow RFC 6979, so the same key and content give the same signature.
+//! Signatures that cosign verifies: of files (`cosign verify-blob`) and of artifacts in registries (`cosign verify`),
+//! with an ECDSA P-256 key. They follow RFC 6979, so the same key and content give the same signature.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A commit as the sources of a version: its files alone, without what lies uncommitted beside them.
+//! The sources of a version: only the files of a commit, without uncommitted ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The cluster's own authority: certificates and kubeconfigs for its programs and users.
+//! The cluster's own CA: certificates and kubeconfigs for its programs and users.
 
 use std::{
     fs,

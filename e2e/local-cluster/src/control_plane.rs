@@ -1,4 +1,4 @@
-//! Store, API server and controllers: what every cluster has, and all there is of the small size.
+//! etcd, API server and controllers: the part that every cluster has, and everything there is in the small size.
 
 use std::{
     ffi::OsStr,

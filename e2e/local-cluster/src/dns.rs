@@ -1,4 +1,4 @@
-//! The cluster's DNS: CoreDNS as pods, under the names every Kubernetes has it.
+//! The cluster's DNS: CoreDNS as pods, under the usual names.
 
 use std::net::Ipv4Addr;
 

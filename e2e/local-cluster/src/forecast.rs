@@ -1,4 +1,4 @@
-//! How long a row of builds will take: by a table at first, then by how fast this machine was so far.
+//! Estimates how long a row of builds will take: first from a table, then from how fast this machine has been so far.
 
 use std::time::{Duration, Instant};
 

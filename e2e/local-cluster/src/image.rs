@@ -1,4 +1,4 @@
-//! Images: one static program in an OCI archive, and what `buildah` makes of a Dockerfile.
+//! Images: one static program in an OCI archive, or built from a Dockerfile by `buildah`.
 
 use std::{
     collections::BTreeMap,

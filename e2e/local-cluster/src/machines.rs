@@ -1,8 +1,8 @@
-//! Bare machines: what a cluster is made of before it is one. Each has namespaces, a disk and a name of its own, programs to
-//! run, and a switch that joins it with the others, the host and a registry.
+//! Bare machines, from which a cluster can be made. Each has namespaces, a disk and a name of its own, programs to run,
+//! and a switch that connects it with the others, the host and a registry.
 //!
-//! A machine is switched off by ending its first process, with which all others of it end. Its disk stays, so that it can be
-//! switched on again.
+//! A machine is switched off by ending its first process, which ends all others of the machine. Its disk stays, so that
+//! it can be switched on again.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,8 @@
-//! Parts that somebody has built already: taken from a folder or a URL when they have the digest that is pinned here.
+//! Ready-made parts: taken from a folder or a URL if they have the digest that is pinned here.
 //!
-//! A part's name in a mirror has the digest of its pins and flags, and `parts/ready.txt` that of the program itself. So an
-//! edit of pins makes a name that the list lacks, and the part is built until somebody adds it.
+//! A part's name in a mirror contains the digest of its pins and flags, and `parts/ready.txt` has the digest of the
+//! program itself. So after an edit of pins the list does not have the new name, and the part is built until somebody
+//! adds it.
 
 use std::{
     fs,

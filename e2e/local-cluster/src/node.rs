@@ -1,7 +1,7 @@
 //! One machine of a cluster: namespaces of its own, and in them a container runtime, the kubelet and kube-proxy.
 //!
-//! The first process of a node's process namespace is the pause program. Ending it ends everything of the
-//! node: programs, shims and containers, and with the last of them the node's mounts and its network.
+//! The first process of a node's process namespace is the pause program. When it ends, the kernel ends everything on
+//! the node: programs, shims and containers, and then the node's mounts and network.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What comes from the distribution: programs a node needs that are not built here.
+//! Packages of the distribution: programs that a node needs and that are not built here.
 
 use std::{
     env,

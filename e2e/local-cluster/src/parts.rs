@@ -1,8 +1,8 @@
-//! What a local cluster is made of: pinned Go modules become programs in a cache folder.
+//! The parts of a local cluster: pinned Go modules, built into programs in a cache folder.
 //!
-//! Each constant below is one program. Its version is whatever the `go.mod` beside this crate pins, so an
-//! upgrade is an edit of that file and nothing else; a program is built again only when its pins or its
-//! build flags change. Where a mirror has it ready-made, with the digest that is pinned here, it is not built.
+//! Each constant below is one program. Its version is pinned by the `go.mod` beside this crate, so an upgrade is an
+//! edit of that file and nothing else; a program is only built again when its pins or its build flags change. If a
+//! mirror has the program with the digest that is pinned here, it is not built.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! Programs of a cluster: started with their output in a file, known by pid and start time.
+//! Programs of a cluster: started with their output in a file, identified by pid and start time.
 
 use std::{
     fs::{self, File},

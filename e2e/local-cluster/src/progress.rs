@@ -1,4 +1,4 @@
-//! What a person who waits sees: one line a step, on standard error.
+//! Progress for the person who waits: one line per step, on standard error.
 
 use std::{fmt::Display, io::Write};
 

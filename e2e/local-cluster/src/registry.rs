@@ -1,4 +1,4 @@
-//! The OCI registry (distribution): that of a cluster, and further ones that ask who is there or speak TLS.
+//! The OCI registry (distribution): the one of a cluster, and additional ones that require a login or use TLS.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},

@@ -1,10 +1,9 @@
-//! What is written down about a cluster, so that it can be found again and nothing of it is left behind.
+//! What is stored about a cluster, so that it can be found again and nothing of it is left behind.
 //!
-//! Every cluster has a folder. In it are its record, the list of its processes, and all files of its
-//! programs. A cluster that has an owner has a *watchdog* too: a shell that waits for the end of a pipe
-//! only the owner holds and then removes the cluster. It does so however the owner ends: by itself, by a
-//! panic, by Ctrl-C or by `kill -KILL`. If the watchdog itself was killed, the next start finds a record
-//! whose owner is gone and removes that cluster first.
+//! Every cluster has a folder with its record, the list of its processes, and all files of its programs. A cluster that
+//! has an owner also has a *watchdog*: a shell that waits for the end of a pipe that only the owner holds, and then
+//! removes the cluster. It does so however the owner ends: normally, by a panic, by Ctrl-C or by `kill -KILL`. If the
+//! watchdog itself was killed, the next start finds a record whose owner is gone, and removes that cluster first.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! Nothing of a cluster stays, however its owner ends. Needs root.
+//! Nothing of a cluster is left behind, however its owner ends. Needs root.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

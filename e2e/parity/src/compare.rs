@@ -1,4 +1,4 @@
-//! Two texts, and a third that tells what may differ between them.
+//! Compares two texts, given a third that shows where they may differ.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! How many cases ended how, and what they took.
+//! How many cases ended in which way, and how much time and memory they took.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! `kco template` against `helm template` over folders of charts: the same text, or both refuse.
+//! Compares `kco template` with `helm template` over folders of charts: both print the same text, or both refuse.
 //!
 //! Every chart below the folders is rendered with its defaults and with each of its `ci/*values.yaml`. What differs
-//! between two runs of Helm itself (certificates, passwords, dates) is compared with those places masked, and counted
-//! apart; nothing is skipped. The last two lines say what both programs took, for cases without and with keys or
-//! certificates.
+//! between two runs of Helm itself (certificates, passwords, dates) is masked before comparing, and such cases are
+//! counted separately; nothing is skipped. The last two lines print time and memory of both programs, for cases without
+//! and with keys or certificates.
 
 use std::{
     path::{Path, PathBuf},

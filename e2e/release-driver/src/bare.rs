@@ -1,4 +1,4 @@
-//! The writes of an install, made ready beforehand and sent by a client that does nothing else.
+//! The writes of an install, prepared beforehand and sent by a client that does nothing else.
 
 use anyhow::{Context as _, Result};
 use cluster::{Apply, Cluster, ObjectId};

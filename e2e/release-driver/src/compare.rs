@@ -1,4 +1,4 @@
-//! Installs through the library against the same writes by a bare client.
+//! Installs through the library compared with the same writes by a bare client.
 
 use std::time::{Duration, Instant};
 

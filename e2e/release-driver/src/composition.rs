@@ -1,4 +1,4 @@
-//! What a controller writes for one composition, sent by a client that decides nothing.
+//! The writes of a controller for one composition, sent by a client that decides nothing.
 
 use std::time::Instant;
 

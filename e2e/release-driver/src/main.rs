@@ -1,4 +1,5 @@
-//! Drives many releases through the library as a controller does: for figures and for idleness.
+//! Drives many releases through the library as a controller does, for measurements and to check that nothing is written
+//! when nothing changes.
 #![allow(clippy::print_stdout, reason = "figures are what it is run for")]
 
 mod apply;

@@ -1,4 +1,4 @@
-//! More writes than users make: how long the API server waits for core-provider's webhook.
+//! More writes than users make: measures how long the API server waits for core-provider's webhook.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Writes that core-provider's webhook judges, tried all the time: what the answers are while something happens to it.
+//! Writes that core-provider's webhook validates, sent all the time: which answers they get while something happens to
+//! it.
 
 pub mod load;
 pub mod replicas;

@@ -1,5 +1,5 @@
-//! Two replicas of core-provider under writes that they judge, while they are restarted, evicted and killed, and what
-//! still works when both are gone.
+//! Two replicas of core-provider validating writes while they are restarted, evicted and killed, and what still works
+//! when both are gone.
 
 use std::fmt;
 use std::fs;

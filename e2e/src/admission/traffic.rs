@@ -1,4 +1,4 @@
-//! The writes, as dry runs: nothing is stored, and all of admission is asked.
+//! The writes, as dry runs: nothing is stored, but all of admission runs.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,9 +1,9 @@
-//! The platform goes from one version of its chart to the next and back, two replicas of each program, while compositions live
-//! and clients write: does a write fail, is a release touched?
+//! Upgrades the platform to the next version of its chart and rolls it back, two replicas of each program, while
+//! compositions exist and clients write: does a write fail, is a release touched?
 //!
-//! Both versions have the same programs, under two versions of the chart and two tags of their images. So this tries how an
-//! upgrade replaces pods, roles, policies and controllers. It does not try whether a later program understands what an earlier one
-//! wrote, nor a change of what the chart has.
+//! Both versions have the same programs, with two versions of the chart and two tags of their images. So this tests how
+//! an upgrade replaces pods, roles, policies and controllers. It does not test whether a later program understands what
+//! an earlier one wrote, nor changes in the chart's content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The accounts that controllers run as: whoever may use one is that controller. And others that only look like
-//! one.
+//! The accounts that controllers run as: whoever may use one can act as that controller. And accounts that only look
+//! like one.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

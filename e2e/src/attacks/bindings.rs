@@ -1,4 +1,4 @@
-//! Where the chart may bring roles of its own: what its controller's token makes of that.
+//! If the chart may bring its own roles: what an attacker can do with its controller's token.
 
 use anyhow::Result;
 use serde_json::{Value, json};

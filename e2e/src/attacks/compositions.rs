@@ -1,4 +1,4 @@
-//! What a tenant writes on its own compositions beside their values: labels, annotations, status.
+//! What a tenant writes on its own compositions besides their values: labels, annotations, status.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
-//! A chart that brings definitions, as an installer of other charts does, and an admin who lists what may be set on them:
-//! what is made of that by who edits a composition of the chart, by its controller's token, and by who may annotate a
-//! definition where the platform's namespace is closed.
+//! A chart that brings definitions, as an installer of other charts does, and an admin who lists what may be set on
+//! them: how editors of a composition of that chart, holders of its controller's token, and people who may annotate a
+//! definition (with the platform's namespace closed) try to abuse that.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

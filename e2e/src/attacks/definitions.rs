@@ -1,5 +1,5 @@
-//! Who is admin of one namespace and may write definitions there: which Secrets of others those use, and what becomes of
-//! the types of others.
+//! An admin of one namespace who may write definitions there: which Secrets of others they can use, and whether they
+//! can damage types of others.
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};

@@ -1,5 +1,5 @@
-//! With a controller's own token nothing is had but what its releases need: the API server refuses the rest, and every
-//! attempt to get more.
+//! With a controller's own token one gets only what its releases need: the API server refuses everything else, and
+//! every attempt to get more.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! chart-inspector answers who shows a token made for it and may read the composition, and nobody else. Its own token
-//! reads little.
+//! chart-inspector answers only callers that present a token made for it and may read the composition. Its own token
+//! can read little.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};

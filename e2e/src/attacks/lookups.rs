@@ -1,4 +1,5 @@
-//! What templates look up: with the rights of a controller or of chart-inspector, and said by whoever gives the values.
+//! Lookups of templates: they use the rights of a controller or of chart-inspector, and whoever writes the values
+//! chooses them.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
-//! `make attacks`: what each of eight actors can try against a platform that others use as well, with that actor's real
-//! token on a real control plane, and what the victim sees of it.
+//! `make attacks`: what each of eight actors can try against a shared platform, with that actor's real token on a real
+//! control plane, and what the victim sees of it.
 //!
-//! An attack is refused when the victim sees nothing of it, whatever refused it. One that works and that
-//! `docs/security.md` owns up to is residue; the sentence is looked for there. Everything else got through.
+//! An attack is refused if the victim sees nothing of it, whatever refused it. One that works, and that
+//! `docs/security.md` describes, is residue; the sentence is looked for there. Everything else got through.
 
 mod accounts;
 mod bindings;

@@ -1,5 +1,5 @@
-//! Objects of a composition that lie, or would lie, where others have theirs: in their namespaces, or outside of
-//! namespaces under their names.
+//! Objects of a composition in places where others have theirs: in other namespaces, or cluster-scoped under the names
+//! of other objects.
 
 use anyhow::Result;
 use serde_json::{Value, json};

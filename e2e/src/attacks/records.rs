@@ -1,5 +1,5 @@
-//! Release records that a tenant writes: it may, in its own namespace. Nothing that stands in one makes the controller
-//! touch what is another's.
+//! Release records that a tenant writes in its own namespace, as it may. No content of a record makes the controller
+//! touch objects of others.
 
 use std::io::{Read as _, Write as _};
 

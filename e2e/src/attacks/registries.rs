@@ -1,4 +1,4 @@
-//! Registries, repositories and what they redirect to: who learns a password that is for another.
+//! Registries, repositories and their redirects: who gets to see a password that is meant for another host.
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};

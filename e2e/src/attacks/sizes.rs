@@ -1,4 +1,4 @@
-//! Inputs that are too large or nested too deep: whoever sends them keeps nobody else from being served.
+//! Inputs that are too large or nested too deep must not keep others from being served.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

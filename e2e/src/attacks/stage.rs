@@ -1,4 +1,4 @@
-//! What attacks share: the platform, the types that several tenants use, and for each attack two tenants of its own.
+//! What attacks share: the platform, types that several tenants use, and two tenants for each attack.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

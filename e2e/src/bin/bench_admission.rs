@@ -1,4 +1,4 @@
-//! Many writes that core-provider's webhook judges: `make bench-admission`.
+//! Many writes that core-provider's webhook validates: `make bench-admission`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `make big-index`: what it takes `kco` and Helm to find one chart in the index of a large repository.
+//! `make big-index`: time and memory that `kco` and Helm need to find one chart in the index of a large repository.
 #![allow(
     clippy::print_stdout,
     reason = "figures are what the person at the terminal waits for"

@@ -1,4 +1,4 @@
-//! Three bare machines to a cluster by the real kubeadm: `make bootstrap` and `make demo-bootstrap`.
+//! Makes a cluster of three bare machines by the real kubeadm: `make bootstrap` and `make demo-bootstrap`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use anyhow::Result;

@@ -1,6 +1,6 @@
-//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`, `soak`,
-//! `large-compositions`: compositions on an API server of their own.
-//! Each prints its figure as the last line and fails when it is not what it should be.
+//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`, `soak`, `large-compositions`:
+//! compositions on an API server of their own. Each prints its result as the last line, and fails if it is not as
+//! expected.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Measures core-provider on a cluster of its own: how long a definition takes from applied to Ready, what memory the
-//! replicas hold, and what they ask for while nothing changes.
+//! Measures core-provider on a cluster of its own: how long a definition takes from applied to Ready, how much memory
+//! the replicas use, and how many requests they send while nothing changes.
 #![allow(
     clippy::print_stdout,
     reason = "figures are what the person at the terminal waits for"

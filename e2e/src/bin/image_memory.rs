@@ -1,5 +1,5 @@
-//! Measures what the programs of the platform take on a node in which every program is a file of its own, and in which all of
-//! them are one file that is called by different names: memory is shared only between processes that run the same file.
+//! Measures memory of the platform's programs on a node, once with a separate file for each program, and once with one
+//! file for all, called by different names: processes share memory only if they run the same file.
 #![allow(
     clippy::print_stdout,
     reason = "figures are what the person at the terminal waits for"

@@ -1,4 +1,5 @@
-//! A program killed at every write of a life: `make definition-kills`, `make composition-kills` and `make multicluster-kills`.
+//! A program killed at every write of an object's life: `make definition-kills`, `make composition-kills` and `make
+//! multicluster-kills`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `make migrate`: a cluster that runs Krateo's real programs goes over, back, and over again.
+//! `make migrate`: migrates a cluster from Krateo's real programs, back, and again.
 #![allow(clippy::print_stdout, reason = "the figures are what it is for")]
 
 use std::path::PathBuf;

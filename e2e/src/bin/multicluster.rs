@@ -1,4 +1,4 @@
-//! `make multicluster` and `make rotations`: what clusters cost each other, and what a rotation costs.
+//! `make multicluster` and `make rotations`: how clusters affect each other, and what a rotation costs.
 #![allow(clippy::print_stdout, reason = "figures are what it is run for")]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `make release-demo`: a release, brought to a cluster by the README's commands.
+//! `make release-demo`: a release, installed on a cluster with the README's commands.
 #![allow(clippy::print_stdout, reason = "showing is what a demo is for")]
 
 use std::path::PathBuf;

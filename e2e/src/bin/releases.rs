@@ -1,4 +1,4 @@
-//! Releases tried at length: `make interop`, `live-parity`, `crash-matrix`, `drift`, `idle-releases`, `bench-releases`.
+//! Long trials of releases: `make interop`, `live-parity`, `crash-matrix`, `drift`, `idle-releases`, `bench-releases`.
 #![allow(clippy::print_stdout, reason = "tables and figures are what it is run for")]
 
 use std::path::{Path, PathBuf};

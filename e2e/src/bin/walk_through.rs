@@ -1,4 +1,4 @@
-//! `make walk-through`: the reference's walk-throughs, command by command, on a real cluster.
+//! `make walk-through`: the walk-throughs of Krateo's documentation, command by command, on a real cluster.
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]
 
 use std::path::PathBuf;

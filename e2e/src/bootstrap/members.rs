@@ -1,4 +1,4 @@
-//! What the members of a cluster have to have in common, and each for itself.
+//! What all members of a cluster must have in common, and what each must have for itself.
 
 use std::fs;
 use std::process::Command;

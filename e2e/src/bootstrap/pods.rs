@@ -1,4 +1,4 @@
-//! Pods on all nodes, each of which asks each.
+//! Pods on all nodes, each of which calls every other.
 
 use anyhow::{Context as _, Result};
 use local_cluster::wait;

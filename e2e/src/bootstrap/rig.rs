@@ -1,5 +1,4 @@
-//! Machines as whoever makes nodes leaves them: with a container runtime, kubeadm and the kubelet, images, and what the
-//! bootstrapper is told.
+//! Provisioned machines: with a container runtime, kubeadm and the kubelet, images, and the bootstrapper's metadata.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

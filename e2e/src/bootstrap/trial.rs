@@ -1,4 +1,4 @@
-//! What is done with the machines, stage by stage, and what has to be true after each.
+//! The stages of the trial, and what must be true after each.
 
 use std::collections::BTreeMap;
 use std::fmt;

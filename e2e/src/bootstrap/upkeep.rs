@@ -1,4 +1,4 @@
-//! What happens to a cluster in its life: a machine is rebooted, certificates are renewed, a control plane goes.
+//! Events in the life of a cluster: a machine is rebooted, certificates are renewed, a control plane is removed.
 
 use std::fs;
 use std::process::Command;

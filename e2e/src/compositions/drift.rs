@@ -1,7 +1,7 @@
-//! Objects of a composition's release changed by others: how soon they are put back.
+//! Objects of a composition's release changed by others: how soon they are corrected.
 //!
-//! Times come from the audit log: from the answer to the edit until the answer to the last write that puts the object
-//! back. So neither the start of a client nor a look at the object is in them.
+//! Times come from the audit log: from the answer to the edit until the answer to the last write that corrects the
+//! object. So they do not include the start of a client or the time until somebody looks at the object.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

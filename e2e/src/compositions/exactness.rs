@@ -1,12 +1,12 @@
 //! The permissions of releases, rule by rule: is each one needed, and are they enough?
 //!
-//! A composition lives through install, drift, upgrades and uninstall under the identity of its controller, while every
-//! role that it has and every request that it makes is written down. Then each rule is taken out of the role in turn,
-//! and the API server itself is asked which of those requests it would refuse: one that nothing needs is one too many.
-//! A request that was refused while nothing was taken out is a rule too few.
+//! A composition goes through install, drift, upgrades and uninstall with the rights of its controller, while every
+//! role that it has and every request that it makes is recorded. Then each rule is removed from the role in turn, and
+//! the API server is asked which of those requests it would refuse: if none, the rule is not needed. A request that was
+//! refused with all rules in place means that a rule is missing.
 //!
-//! A rule is one verb on one object, or on all of a kind where it names none; the records of a release are taken as
-//! one object, since which of them are written depends on how long the release lives.
+//! A rule is one verb on one object, or on all objects of a kind if it names none. The records of a release count as
+//! one object, because which of them are written depends on how long the release exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -1,7 +1,8 @@
-//! Compositions of tenants that cost all they can, beside those of an honest one: how much longer its changes take.
+//! Compositions of tenants that use as many resources as they can, beside those of an honest tenant: how much longer do
+//! its changes take?
 //!
-//! Times come from the audit log: from the answer to the edit until the answer to the controller's last write of the status
-//! before the next edit of that composition, or, where there is none, after it.
+//! Times come from the audit log: from the answer to the edit until the answer to the controller's last write of the
+//! status before the next edit of that composition, or, if there is none before it, to the first one after it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! The figures that core-provider and a controller push while a composition lives and goes, by the names of the
-//! contract.
+//! The metrics that core-provider and a controller push while a composition is installed and removed, under the names
+//! of Krateo's contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Many compositions that nobody touches: who writes anything.
+//! Many compositions that nobody touches: does anybody write?
 
 use std::collections::BTreeMap;
 use std::time::Duration;

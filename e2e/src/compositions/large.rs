@@ -1,4 +1,4 @@
-//! Large compositions: what the programs take that look at hundreds of them.
+//! Large compositions: memory of the programs that watch hundreds of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

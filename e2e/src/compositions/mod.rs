@@ -1,5 +1,6 @@
-//! Compositions tried on a control plane without nodes, each controller as its own ServiceAccount: what their
-//! permissions are good for, what their namespaces leave, how soon drift is put back, and what idles.
+//! Compositions on a control plane without nodes, each controller as its own ServiceAccount: whether their permissions
+//! suffice, what deleted namespaces leave behind, how soon drift is corrected, and whether anything is written while
+//! nothing changes.
 
 pub mod columns;
 pub mod drift;

@@ -1,5 +1,4 @@
-//! Who names a composition's release, and which chart it is of, where that is said elsewhere than in the definition's
-//! `spec`.
+//! Where a composition's release name and chart come from, if not from the definition's `spec`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

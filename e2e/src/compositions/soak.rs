@@ -1,4 +1,4 @@
-//! Passes for a long time: does anything grow?
+//! Passes for a long time: does memory, or anything else, grow?
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

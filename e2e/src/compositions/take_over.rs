@@ -1,6 +1,6 @@
-//! Releases whose records a controller did not make, or can no longer tell from those of others: taken over as they are
-//! where nothing differs, upgraded from where something does, held where that would lose a password, and removed all the
-//! same. Releases of Krateo, of plain Helm and of Flux among them.
+//! Releases whose records a controller did not write, or can no longer verify: taken over without change if nothing
+//! differs, upgraded if something does, held if an upgrade would lose a password, and removed in any case. Among them
+//! are releases of Krateo, of plain Helm and of Flux.
 
 use std::collections::BTreeMap;
 use std::path::Path;

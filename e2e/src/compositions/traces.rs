@@ -1,4 +1,5 @@
-//! The traces that a controller and chart-inspector push while a composition is installed, and what their lines say.
+//! The traces that a controller and chart-inspector push while a composition is installed, and the fields of their log
+//! lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,6 @@
-//! Charts that stand for the components and for the foreign subcharts of the installer: small, and with what their order is
-//! for. Types come from `*-crd`, `oasgen-provider` clears the finalizer of what `hyperdx-provider` makes.
+//! Charts that stand in for the components and for the third-party subcharts of the installer: small, but with the
+//! behaviour for which the order matters. Types come from `*-crd`, and `oasgen-provider` removes the finalizer of
+//! objects that `hyperdx-provider` creates.
 
 use std::fs;
 use std::path::{Path, PathBuf};

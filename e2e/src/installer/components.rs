@@ -1,5 +1,5 @@
-//! The trial components: one table, from which come the list in the installer's values, the charts that stand for the
-//! components, and what is expected of an installation.
+//! The trial components, in one table. From it come the list in the installer's values, the charts that stand in for
+//! the components, and what is expected of an installation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What is changed on a platform that runs: features, exposure, versions, and a component that is not Ready for a while.
+//! Changes to a running platform: features, exposure, versions, and a component that is not Ready for a while.
 
 use std::collections::BTreeMap;
 use std::fmt;

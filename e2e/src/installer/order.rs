@@ -1,4 +1,4 @@
-//! In which order components came up and went.
+//! The order in which components came up and were removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Removals in which something is in the way: a definition that the installer did not make, the engine killed, and a provider
-//! that is gone before what only it clears.
+//! Removals with obstacles: a definition that the installer did not make, core-provider killed, and a provider that is
+//! removed before the objects whose finalizer only it removes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The umbrella on a cluster of its own, from `helm install` to what `helm uninstall` leaves, with our programs in pods.
+//! The umbrella chart on a cluster of its own, from `helm install` to what `helm uninstall` leaves behind, with our
+//! programs in pods.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! What a cluster's etcd holds: nothing is left out for want of a type that is served, and it costs the API server nothing.
+//! Reads a cluster's keys from etcd: this also finds objects whose type is no longer served, and costs the API server
+//! nothing.
 
 use std::collections::BTreeSet;
 

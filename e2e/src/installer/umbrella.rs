@@ -1,4 +1,4 @@
-//! A cluster whose registry has our images, the components' charts and the installer's, and what is done with it.
+//! A cluster whose registry has our images, the components' charts and the installer's chart, and actions on it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Krateo's real programs by their official chart, as images of programs that were built before, and the charts of the
-//! definitions.
+//! Krateo's real programs, installed by their official chart, as images of programs that were built before, and the
+//! charts of the definitions.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,12 @@
-//! A cluster that runs Krateo's real programs goes over to this platform, back, and over again.
+//! Migrates a cluster that runs Krateo's real programs to this platform, back, and again.
 //!
-//! Pods run it all: core-provider of Krateo is called through its Service by the API server, and whether a pod of a release was
-//! started anew cannot be told without a kubelet.
+//! Everything runs in pods: the API server calls Krateo's core-provider through its Service, and only with a kubelet
+//! can one see whether a pod of a release was restarted.
 //!
-//! Krateo's controllers upgrade each release whenever they look at it: that adds a revision, runs hooks and draws passwords anew.
-//! So they are told to look once a day, and what they did when they were started is over before a picture is taken. What they do
-//! later all the same, as long as they run, is told from what we do by the audit log, and said beside the figures.
+//! Krateo's controllers upgrade each release at every reconcile: that adds a revision, runs hooks and generates new
+//! passwords. So they are configured to reconcile once a day, and the reconcile at their start is over before a
+//! snapshot is taken. Whatever they do later, as long as they run, is distinguished from our writes by the audit log,
+//! and reported separately.
 
 mod krateo;
 

@@ -1,7 +1,7 @@
-//! The operator killed at every write of a tenant's or deployment's life, then started again: does each step of that life end
-//! as if nothing had happened, with the same revisions?
+//! The operator killed at every write of a tenant's or deployment's life, then started again: does each step of that
+//! life end as if nothing had happened, with the same revisions?
 //!
-//! Home is the target as well, so that all writes go through one door.
+//! Home is the target as well, so that all writes go through one proxy.
 
 use std::cell::RefCell;
 use std::process::Command;

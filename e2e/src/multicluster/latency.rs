@@ -1,4 +1,4 @@
-//! What a dead cluster costs the live ones: how long passes take with and without it.
+//! How a dead cluster affects the live ones: how long passes take with and without it.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Two control planes, each with a store of its own, a chart repository, and the operator that serves both.
+//! Two control planes, each with its own etcd, a chart repository, and the operator that reconciles both.
 
 pub mod demo;
 pub mod kills;

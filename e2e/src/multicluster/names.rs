@@ -1,4 +1,5 @@
-//! Few API servers behind many kubeconfigs: what each name costs, and what is asked while nothing changes.
+//! Few API servers behind many kubeconfigs: what each kubeconfig costs, and which requests are sent while nothing
+//! changes.
 
 use std::collections::BTreeMap;
 use std::fmt;

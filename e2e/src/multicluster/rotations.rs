@@ -1,4 +1,4 @@
-//! A kubeconfig that is rotated while its tenants are changed: does a pass fail, and what stays open?
+//! A kubeconfig that is rotated while its tenants are changed: does a pass fail, and which connections stay open?
 
 use std::collections::HashMap;
 use std::fmt;

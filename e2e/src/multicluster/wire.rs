@@ -1,5 +1,5 @@
-//! A way to an API server that can be cut: then packets of new connections are lost, and nothing comes through those that
-//! there are.
+//! A connection to an API server that can be cut: then packets of new connections are lost, and nothing gets through
+//! existing ones.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

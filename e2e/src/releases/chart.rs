@@ -1,7 +1,7 @@
-//! The charts that releases are tried with: one text file each, in `e2e/charts/releases`.
+//! The charts for trials of releases: one text file each, in `e2e/charts/releases`.
 //!
-//! A file holds the files of a chart, each below a line `-- <path> --`; the lines before the first say what the chart
-//! is there for. `upgrade.yaml` holds the values of the second revision. `Chart.yaml` is made up.
+//! A file contains the files of a chart, each below a line `-- <path> --`; the lines before the first one say what the
+//! chart is for. `upgrade.yaml` has the values of the second revision. `Chart.yaml` is generated.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Objects of a release changed by others: what `kco drift` reports, and whether it is healed.
+//! Objects of a release changed by others: what `kco drift` reports, and whether it corrects it.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What releases cost: requests against the least that is possible, and time against a client that does nothing else.
+//! What releases cost: requests compared with the minimum, and time compared with a client that does nothing else.
 
 use std::path::Path;
 use std::process::Command;

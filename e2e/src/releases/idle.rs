@@ -1,4 +1,4 @@
-//! Many releases, looked at again and again: does anybody write?
+//! Many releases, reconciled again and again: does anybody write?
 
 use std::process::Command;
 

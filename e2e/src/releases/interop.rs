@@ -1,7 +1,7 @@
-//! Releases that one program made and another operates: `kco` and the real Helm 3 and 4, both ways.
+//! Releases that one program installed and another operates: `kco` and the real Helm 3 and 4, both ways.
 //!
-//! For every chart Helm 4 goes all steps alone first. Where two programs share them, the cluster must hold the same
-//! objects after every step.
+//! For every chart, Helm 4 first takes all steps alone. When two programs share the steps, the cluster must contain the
+//! same objects after every step.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
-//! Public charts installed, upgraded and removed by the real Helm and then by us, under one name in one namespace: what
-//! is in the cluster after each step must be the same, field by field.
+//! Public charts installed, upgraded and removed by the real Helm and then by us, under one name in one namespace: the
+//! objects in the cluster must be the same after each step, field by field.
 //!
-//! Where the two differ Helm goes all steps once more, and what comes out differently in its own hands (passwords, ports
-//! that the server picks, UIDs in selectors) does not count. Nothing is waited for, since nothing runs; the API server of
-//! this trial asks no webhooks.
+//! If the two differ, Helm takes all steps once more, and whatever differs between its own two runs (passwords, ports
+//! that the server picks, UIDs in selectors) does not count. There is no waiting, because no pods run; the API server
+//! of this trial calls no webhooks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

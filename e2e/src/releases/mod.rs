@@ -1,5 +1,5 @@
-//! Releases tried on a real API server, without nodes: what `kco` and Helm make of each other's, what a kill leaves,
-//! what drifts, what idles, and what all of it costs.
+//! Releases on a real API server, without nodes: `kco` and Helm operating each other's, recovery from kills, drift,
+//! idleness, and what all of that costs.
 
 pub mod chart;
 pub mod crashes;

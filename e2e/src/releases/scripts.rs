@@ -1,7 +1,7 @@
-//! The verbs of repositories and registries: `kco` and the real Helm 4 take the same steps, each with a home folder and a
-//! registry of its own, and with one repository on loopback that both ask.
+//! The verbs for repositories and registries: `kco` and the real Helm 4 take the same steps, each with its own home
+//! folder and registry, and with one repository on loopback that both use.
 //!
-//! After each step, what was printed, the status and all files have to be the same, with their modes.
+//! After each step, the output, the status and all files must be the same, including the files' modes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,6 @@
-//! The verbs that need no cluster: `kco` and the real Helm 4 on the same folders, side by side.
+//! The verbs that need no cluster: `kco` and the real Helm 4 run on the same folders, and are compared.
 //!
-//! What is printed, the status and what is written have to be the same. Those of repositories and registries are in
-//! `scripts`.
+//! Output, status and written files must be the same. The verbs for repositories and registries are in `scripts`.
 
 use std::collections::BTreeMap;
 use std::fs;

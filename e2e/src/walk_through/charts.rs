@@ -1,4 +1,4 @@
-//! Charts out of clones of their repositories, as they were at a tag.
+//! Takes charts from clones of their repositories, at a tag.
 
 use std::fs;
 use std::io::Cursor;

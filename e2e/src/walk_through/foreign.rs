@@ -1,5 +1,5 @@
-//! The kinds of others that fireworks-app and its portal widgets make objects of, each by a definition that takes
-//! anything.
+//! Third-party kinds of which fireworks-app and its portal widgets create objects, each served by a definition that
+//! accepts anything.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
-//! `make walk-through`: the walk-throughs of core-provider and composition-dynamic-controller as the reference has them,
-//! command by command, on a real cluster with the charts that they name.
+//! `make walk-through`: the walk-throughs of Krateo's core-provider and composition-dynamic-controller, command by
+//! command, on a real cluster with the charts that they name.
 //!
-//! The addresses of registries are the only thing in the commands that is another. The charts are not part of this
-//! project: they are taken from clones of their repositories, at the tags that the walk-throughs name. Kinds of others
-//! that they make objects of are served by small definitions.
+//! Only the addresses of registries in the commands are changed. The charts are not part of this project: they are
+//! taken from clones of their repositories, at the tags that the walk-throughs name. Third-party kinds of which they
+//! create objects are served by small definitions.
 
 mod charts;
 mod controller;

@@ -1,4 +1,4 @@
-//! What stands in for the addresses of the walk-throughs: two chart repositories and two registries on the cluster's
+//! Servers in place of the addresses in the walk-throughs: two chart repositories and two registries on the cluster's
 //! network.
 
 use std::fs;

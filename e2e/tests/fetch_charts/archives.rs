@@ -1,4 +1,4 @@
-//! Archives that are no charts, or more than charts.
+//! Archives that are not charts, or contain more than a chart.
 
 use anyhow::Result;
 use flate2::Compression;

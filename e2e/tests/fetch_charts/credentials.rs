@@ -1,4 +1,4 @@
-//! Secrets that are not there, lack the key, or belong to somebody else.
+//! Secrets that do not exist, lack the key, or belong to somebody else.
 
 use anyhow::Result;
 use e2e::namespace::condition;

@@ -1,4 +1,4 @@
-//! `kco dependency build` beside the real Helm: the same charts in `charts/`, the same lock.
+//! `kco dependency build` compared with the real Helm: the same charts in `charts/`, the same lock.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

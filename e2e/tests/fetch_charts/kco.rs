@@ -1,4 +1,4 @@
-//! `kco pull` and `kco show` beside the real Helm: the same files, the same output.
+//! `kco pull` and `kco show` compared with the real Helm: the same files, the same output.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

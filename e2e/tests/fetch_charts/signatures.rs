@@ -1,4 +1,4 @@
-//! Charts that must be signed: by Helm's provenance of a key of `GnuPG`, or beside them in a registry as cosign does.
+//! Charts that must be signed: by Helm's provenance with a key of `GnuPG`, or in a registry as cosign does.
 
 use anyhow::Result;
 use e2e::Signer;

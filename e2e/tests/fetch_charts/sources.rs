@@ -1,4 +1,4 @@
-//! The registries of all kinds that the scenarios fetch from, and words for definitions.
+//! The registries of all kinds that the scenarios fetch from, and helpers for definitions.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

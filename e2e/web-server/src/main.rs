@@ -1,5 +1,5 @@
-//! The workload of the trial charts: answers every request with the greeting it was given. With `CLEARS_FINALIZER` it also
-//! is the provider of `RestDefinition`s that are deleted.
+//! The workload of the trial charts: answers every request with a configured greeting. With `CLEARS_FINALIZER` it is
+//! also the provider of `RestDefinition`s that are being deleted.
 
 mod provider;
 

@@ -1,5 +1,5 @@
-//! A provider that has nothing to clean up: takes its finalizer off `RestDefinition`s of its namespace that are deleted.
-//! Without it they stay.
+//! A provider that has nothing to clean up: it removes its finalizer from `RestDefinition`s of its namespace that are
+//! being deleted. Without it they stay.
 #![allow(clippy::print_stderr, reason = "the log of a small program")]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The program of the test pods: `serve` answers with the name of its pod, `call` asks for it.
+//! The program of the test pods: `serve` answers with the name of its pod, `call` requests it.
 
 use std::{
     env, fs,

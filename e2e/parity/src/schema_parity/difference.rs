@@ -1,4 +1,4 @@
-//! How the two answers differ, and the differences that are meant (`docs/parity.md`, Types).
+//! How the two answers differ, and which differences are intended (`docs/parity.md`, Types).
 
 use std::fmt;
 

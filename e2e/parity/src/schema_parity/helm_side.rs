@@ -1,7 +1,8 @@
-//! What Helm says of values: `helm template --values`, on a copy of the chart without templates.
+//! Helm's verdict on values: `helm template --values`, on a copy of the chart without templates.
 //!
-//! Starting Helm for each of many thousand values would take hours. So one process answers them, made of Helm's own
-//! packages (`crates/helm/tests/goldens/judge`); where it and we disagree, Helm itself is asked before that counts.
+//! Starting Helm for each of many thousand values would take hours. So one process, built from Helm's own packages
+//! (`crates/helm/tests/goldens/judge`), answers for all of them; if it and we disagree, Helm itself is run before that
+//! counts.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,13 +1,13 @@
-//! The type that a chart becomes against Helm: the same values are taken, the same refused.
+//! Compares the type that a chart becomes with Helm: both must accept the same values and refuse the same values.
 //!
-//! For every chart with a `values.schema.json` below the folders: a few hundred values, made from the chart's own by
-//! mutation. On one side a real API server with the generated type (strict field validation) and, where the type
-//! cannot say all, the full check that core-provider's webhook makes; on the other `helm template --values`, on the
-//! chart without its templates, so that only the schema can refuse.
+//! For every chart with a `values.schema.json` below the folders there are a few hundred values, made from the chart's
+//! own by mutation. On one side is a real API server with the generated type (strict field validation) and, if the type
+//! cannot express everything, the full check that core-provider's webhook makes; on the other side is `helm template
+//! --values`, on the chart without its templates, so that only the schema can refuse.
 //!
-//! What is taken is asked about twice: as the user wrote it, and as it is stored, for that is what the controller hands
-//! to Helm. Helm may refuse the first and take the second (the API server drops a null, or fills in a default); those
-//! are counted by themselves. It may never refuse the second.
+//! Accepted values are checked twice: as the user wrote them, and as they are stored, because the controller passes the
+//! stored ones to Helm. Helm may refuse the first and accept the second (the API server drops a null, or fills in a
+//! default); those are counted separately. It must never refuse the second.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What the product says of values: a real API server with the generated type, and the full check behind it.
+//! Our verdict on values: a real API server with the generated type, and the full check after it.
 
 use std::time::Duration;
 

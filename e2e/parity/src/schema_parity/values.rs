@@ -1,4 +1,4 @@
-//! Values to ask about: the chart's own, nothing, and each place of schema and values with values of every kind.
+//! Values to check: the chart's own, none, and each place of schema and values with values of every kind.
 
 use crdgen::JSONSchemaProps;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrBool;

@@ -1,5 +1,5 @@
-//! `make bench-compositions`: what many compositions cost, on a real Kubernetes, beside a client that does nothing
-//! but make the same writes.
+//! `make bench-compositions`: what many compositions cost, on a real Kubernetes, compared with a client that only makes
+//! the same writes.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 mod figures;
