@@ -10,17 +10,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::proxy::client;
 
-/// What the audit log calls the client.
+/// The client's user agent in the audit log.
 pub const AGENT: &str = "e2e";
 
-/// What a request sends.
+/// The body of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'b> {
     /// An object.
     Object(&'b Value),
     /// Server-side apply of an object.
     Apply(&'b Value),
-    /// A merge patch, answered with the metadata of the object alone.
+    /// A merge patch, answered with the object's metadata only.
     Merge(&'b Value),
 }
 
@@ -32,7 +32,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Of the API server of `plane`.
+    /// To the API server of `plane`.
     ///
     /// # Errors
     /// When the admin's credentials cannot be read.
@@ -44,7 +44,7 @@ impl Admin {
         })
     }
 
-    /// Asks for `path`, and returns the answer.
+    /// Requests `path`, and returns the answer.
     ///
     /// # Errors
     /// When there is no answer, or it is a refusal.
