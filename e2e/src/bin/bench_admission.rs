@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 
-/// Five hundred writes a second, as dry runs, each judged by core-provider's webhook.
+/// Five hundred writes a second, as dry runs, each validated by core-provider's webhook.
 #[derive(Debug, Parser)]
 struct Args {
     /// How long.

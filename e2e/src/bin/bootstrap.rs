@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::bootstrap;
 
-/// Three bare machines to a cluster.
+/// Makes a cluster of three bare machines.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -14,7 +14,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Try all that becomes of them, and print the seconds of each stage. Nothing is left.
+    /// Test their whole life, and print the seconds of each stage. Nothing is left afterwards.
     Trial,
     /// Show how they become a cluster with the platform, which stays until `make demo-down`.
     Demo,

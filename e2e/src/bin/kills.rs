@@ -14,10 +14,10 @@ use e2e::{composition_kills, definition_kills};
 struct Args {
     /// Whose life it is.
     of: Life,
-    /// Only every so manieth write.
+    /// Only every Nth write.
     #[arg(long, default_value_t = 1)]
     step: usize,
-    /// From this write on, for a tenant and a deployment.
+    /// Begin at this write, for a tenant and a deployment.
     #[arg(long, default_value_t = 1)]
     from: usize,
 }

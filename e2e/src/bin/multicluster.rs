@@ -22,9 +22,9 @@ enum What {
         #[arg(long, default_value_t = 50)]
         tenants: usize,
     },
-    /// Few API servers behind many kubeconfigs, at rest.
+    /// Few API servers behind many kubeconfigs, while nothing changes.
     Names {
-        /// How long they are listened to.
+        /// How long requests are counted.
         #[arg(long, default_value_t = 3)]
         minutes: u32,
     },

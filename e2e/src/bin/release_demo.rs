@@ -9,9 +9,9 @@ use clap::Parser;
 /// Publishes a release in the registry of a cluster of its own and follows the README.
 #[derive(Debug, Parser)]
 struct Args {
-    /// What `make release` made.
+    /// The output of `make release`.
     release: PathBuf,
-    /// Leave the cluster, whose name is release-demo, when all went well: `local-cluster down --name release-demo` ends it.
+    /// Keep the cluster, whose name is release-demo, on success: `local-cluster down --name release-demo` removes it.
     #[arg(long)]
     keep: bool,
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Parser;
 use e2e::walk_through;
 
-/// Goes through the walk-throughs of the reference.
+/// Runs the walk-throughs of Krateo's documentation.
 #[derive(Debug, Parser)]
 struct Args {
     /// Clones, with their tags, of the repositories of the charts: fireworks-app, composition-portal-basic, bitnami's.

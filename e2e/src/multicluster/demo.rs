@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// Sets all up and shows it. The clusters stay until they are removed by their names, unless something fails.
+/// Starts everything and shows it. The clusters stay until they are removed by name, unless something fails.
 ///
 /// # Errors
 /// When something does not come up.

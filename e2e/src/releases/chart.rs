@@ -15,12 +15,12 @@ use crate::image;
 pub struct TrialChart {
     /// Its name.
     pub name: String,
-    /// What it is there for.
+    /// What it tests.
     pub purpose: String,
     folder: TempDir,
 }
 
-/// The name of the file that is no part of the chart.
+/// The name of the file that is not part of the chart.
 const UPGRADE: &str = "upgrade.yaml";
 
 impl TrialChart {
@@ -80,7 +80,7 @@ impl TrialChart {
         self.folder.path().join("chart").to_string_lossy().into_owned()
     }
 
-    /// The file with the values of the second revision, when the chart has one.
+    /// The file with the values of the second revision, if the chart has one.
     pub fn upgrade(&self) -> Option<String> {
         let path = self.folder.path().join(UPGRADE);
         path.is_file().then(|| path.to_string_lossy().into_owned())
