@@ -41,7 +41,7 @@ fn a_policy_says_which_edition_it_is() -> Result<()> {
     scenario.wait_until("the policy as it is now to be in force", || {
         let answer = provider.dry_run(&tried)?;
         let said = answer.refusal().unwrap_or_default();
-        // Nobody refuses it before the API server has taken up the first edition.
+        // Nothing is refused until the API server has loaded the first edition.
         assert!(
             said.is_empty() || said.contains(&now) || said.contains(&before),
             "{said}"

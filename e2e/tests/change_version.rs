@@ -42,7 +42,7 @@ fn a_definition_with_a_new_version_takes_its_compositions_along() -> Result<()> 
     })?;
     assert_eq!(charts(&scenario)?, ["mover-1.1.0"]);
 
-    // What was written for the version before still works, and so does the way back.
+    // Manifests for the previous version still work, and so does the way back.
     scenario.kubectl(&["get", "movers.v1-0-0.composition.krateo.io", "web"])?;
     patch_version(&scenario, "mover", "1.0.0")?;
     wait_ready(&scenario, "mover")?;
@@ -186,7 +186,7 @@ fn patch_version(scenario: &Scenario, definition: &str, version: &str) -> Result
     ])
 }
 
-/// Ready, and of the present generation.
+/// Ready in the present generation.
 fn wait_ready(scenario: &Scenario, definition: &str) -> Result<Value> {
     scenario.wait("compositiondefinitions", definition, |definition| {
         condition(definition, "Ready").is_some_and(|ready| {
@@ -212,7 +212,7 @@ fn versions(crd: &Value) -> Vec<(&str, bool, bool)> {
         .collect()
 }
 
-/// What is left of a controller, of every kind that its bundle has.
+/// Remaining objects of a controller, of every kind in its bundle.
 fn left_of(scenario: &Scenario, resource: &str, version: &str) -> Result<Vec<String>> {
     let labels = format!("krateo.io/controller-resource={resource},krateo.io/controller-version={version}");
     let kinds =

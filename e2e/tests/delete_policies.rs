@@ -18,7 +18,7 @@ fn policies_go_although_somebody_removed_the_role_for_that() -> Result<()> {
         .platform()
         .wait("deployments", "boundeds-v1-0-0-controller", |_| true)?;
 
-    // Paused, so that nobody heals the role before the definition goes.
+    // Paused, so that nothing restores the role before the definition is deleted.
     let pause = |value: &str| {
         let words = [
             "annotate",

@@ -30,7 +30,7 @@ fn changed_and_removed_objects_of_a_controller_are_put_back_unless_the_definitio
 
     annotate(&scenario, "krateo.io/paused-")?;
     platform.wait("roles", base, |_| true)?;
-    // The pods were scaled away and came back; nothing of the rest is a reason to start anew.
+    // The pods were scaled down and came back; nothing else is a reason to restart them.
     assert!(!pods(&scenario, &controller)?.is_empty() && !started.is_empty());
     Ok(())
 }

@@ -18,7 +18,7 @@ fn the_full_schema_is_asked_at_admission_where_the_type_cannot_say_it() -> Resul
     );
     scenario.kubectl(&["get", "validatingwebhookconfigurations", "judges-v1-0-0"])?;
 
-    // Admission follows a new configuration within a second or so.
+    // The API server applies a new configuration within a second or so.
     let refused = scenario.wait_until("a refusal", || {
         Ok(scenario
             .apply(&judge(&scenario, "wrong", &json!({"x-a": "text"})))

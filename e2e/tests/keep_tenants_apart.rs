@@ -60,7 +60,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
         teams.wait("tenants", "seer", is_ready)
     };
 
-    // What others have is refused before it is read, and nothing is made.
+    // Objects of others are refused before they are read, and nothing is created.
     look_at("ConfigMap", "looked-at", "plans")?;
     refused("InstallFailed", "ConfigMap plans in looked-at")?;
     look_at("Secret", "looked-at", "password")?;
@@ -69,7 +69,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
     refused("InstallFailed", "in all namespaces")?;
     assert!(seer.get("namespaces", "seer")?.is_none());
 
-    // What is in the own namespace is answered.
+    // Lookups in the tenant's own namespace are answered.
     look_at("ConfigMap", "seer", "own")?;
     found(Value::Null)?;
     seer.apply(&json!({
@@ -79,7 +79,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
     look_at("Secret", "seer", "own")?;
     found(json!({"password": BASE64_STANDARD.encode("own")}))?;
 
-    // The admin opens other namespaces, but no Secrets in them. What is there stays as it was.
+    // The admin allows other namespaces, but no Secrets in them. Existing objects stay as they were.
     clusters.kill_operator(&operator)?;
     let operator = clusters.start_operator(&["--allowed-namespaces=looked-at"])?;
     look_at("Secret", "looked-at", "password")?;
@@ -110,7 +110,7 @@ fn be_tedious(clusters: &Clusters) -> Result<()> {
     let is_told = |tenant: &Value| said(tenant, "ClusterError/tedious") == "True InstallFailed";
     quick.apply(&tenant("quick", "brief", &json!({})))?;
     quick.wait("tenants", "brief", is_ready)?;
-    // The cluster's renders go on one after the other, for as long as each may.
+    // The cluster's renders run one after the other, each up to its time limit.
     let mut told = 0;
     for name in &names {
         told += usize::from(bores.get("tenants", name)?.as_ref().is_some_and(is_told));
@@ -134,7 +134,7 @@ fn no_figure_tells_what_a_cluster_makes_up() -> Result<()> {
     Clusters::shared()?.explained(make_up_names)
 }
 
-/// A cluster has ever more namespaces with tenants.
+/// A cluster that has more and more namespaces with tenants.
 fn make_up_names(clusters: &Clusters) -> Result<()> {
     let port = free_port()?;
     let operator = clusters.start_operator(&[
@@ -219,7 +219,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
     let noted = names.find_map(|name| name.strip_prefix("mesh.openkcm.io/fingerprint-"));
     assert_eq!(noted.map(|name| "fingerprint-".len() + name.len()), Some(63));
 
-    // The next operator finds both again: it skips, then upgrades the same release.
+    // The next operator finds both: it skips, then upgrades the same release.
     clusters.kill_operator(&operator)?;
     let operator = clusters.start_operator(&flags)?;
     teams.wait_until("the tenant to be skipped", || {
@@ -230,7 +230,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
     greet("two")?;
     assert_eq!(place.kubectl(&RECORDS)?.lines().count(), 2);
 
-    // What is no name of a namespace is refused.
+    // A string that is not a valid namespace name is refused.
     teams.apply(&tenant("long", &too_long, &json!({})))?;
     let refused = teams.wait("tenants", &too_long, |it| {
         said(it, &format!("ClusterError/{cluster}")) == "True NamespaceRefused"
@@ -241,7 +241,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
         Ok(place.get("namespaces", &name)?.is_none().then_some(()))
     })?;
 
-    // A KryptonDeployment's release is cut as well.
+    // The name of a KryptonDeployment's release is shortened as well.
     let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": cluster}}});
     owners.apply(&deployment("long", &name, &region, &json!({})))?;
     let ready = owners.wait("kryptondeployments", &name, is_ready)?;

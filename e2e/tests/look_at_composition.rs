@@ -36,7 +36,7 @@ fn kco_plans_what_the_controller_does_and_shows_what_came_of_it() -> Result<()> 
         (&after["steps"], &after["standing"]),
         (&json!([]), &json!("up to date"))
     );
-    // The terminal and the controller mean the same permissions, rule by rule.
+    // `kco` and the controller compute the same permissions, rule by rule.
     ensure!(of_each(&after, "granted")? == [json!(true)], "{after:#}");
 
     let touched = kco(&scenario, &["inspect", "composition", "web", "--output", "json"])?;
@@ -79,7 +79,7 @@ fn of_each(plan: &Value, field: &str) -> Result<Vec<Value>> {
     Ok(values)
 }
 
-/// What `kco` prints, as admin.
+/// The output of `kco`, as admin.
 fn kco(scenario: &Scenario, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new(image::binary("kco")?);
     if let Some(kubeconfig) = scenario.site().kubeconfig() {

@@ -11,10 +11,10 @@ use e2e::compositions::{
     Rig, columns, drift, exactness, fairness, figures, idle, names, namespaces, take_over, traces,
 };
 
-/// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
+/// Hooks, cluster-scoped objects, a lookup, and objects that are added and removed.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
 
-/// One for all of these, one after the other. It goes with the process.
+/// One for all of these tests, used one after the other. It ends with the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
     static RIG: Shared<Rig> = Shared::new();
     RIG.get(Rig::start)

@@ -7,14 +7,14 @@ use anyhow::Result;
 use e2e::Shared;
 use e2e::releases::{Rig, TrialChart, crashes, drift, idle, interop};
 
-/// Hooks, and an upgrade that fails. All of them: `make interop`.
+/// Hooks, and an upgrade that fails. For all charts: `make interop`.
 const CHARTS: [&str; 2] = ["hooks", "failing-object"];
 
-/// Every so manieth write.
+/// Every Nth write.
 const STEP: usize = 13;
 
-/// One API server for all of these, one after the other: they share the definitions of the trial charts. It goes with
-/// the process.
+/// One API server for all of these tests, used one after the other: they share the CRDs of the trial charts. It ends
+/// with the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
     static RIG: Shared<Rig> = Shared::new();
     RIG.get(Rig::start)

@@ -37,7 +37,7 @@ fn variable(deployment: &Value, name: &str) -> Option<String> {
     )
 }
 
-/// What a values file has that was copied from Krateo's chart and changed nowhere.
+/// Values copied from Krateo's chart without a change.
 fn copied() -> Value {
     let image = |program: &str| json!({"repository": format!("ghcr.io/krateoplatformops/{program}"), "pullPolicy": "IfNotPresent", "tag": "1.0.0"});
     let common = json!({

@@ -63,7 +63,7 @@ fn deployment(objects: &[Value]) -> &Value {
         .unwrap()
 }
 
-/// Waits until the account may do this, or may not: the API server hears of roles a moment after they are written.
+/// Waits until the account may do this, or may not: the API server applies roles a moment after they are written.
 fn expect(
     namespace: &Namespace,
     account: &str,
@@ -174,7 +174,7 @@ fn the_operator_runs_twice_under_the_restricted_standard_with_exact_rights() -> 
         expect(namespace, &account, (verb, resource, expected))?;
     }
 
-    // Without home as a target, it writes nothing but status, its key and what lies in the Secrets.
+    // If home is not a target, it only writes status, its key and the contents of the Secrets.
     helm(site, &["upgrade", RELEASE, "--reset-values"], &json!({}))?;
     for (namespace, verb, resource, expected) in [
         (&home, "create", "secrets/other", false),

@@ -4,7 +4,7 @@ use anyhow::Result;
 use e2e::{ChartFolder, Scenario, image};
 use serde_json::json;
 
-/// The flag that no program of ours knows, so that the one in the hook names it in what it prints.
+/// A flag that none of our programs knows, so that the one in the hook prints its name.
 const FLAG: &str = "--told-by-the-hook";
 
 const HOOK: &str = r#"

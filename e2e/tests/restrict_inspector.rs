@@ -17,7 +17,7 @@ fn chart_inspector_answers_who_may_ask() -> Result<()> {
         "spec": {"image": scenario.web_image()},
     }))?;
     scenario.wait_for("shies", "web", "Ready", "True")?;
-    // Whom it does not answer is in the list of `make attacks`; this is the way through its Service.
+    // Which callers it refuses is tested by `make attacks`; this tests the way through its Service.
     assert_eq!(ask(&scenario, None)?.0, "401");
     let token =
         scenario
@@ -52,7 +52,7 @@ fn ask(scenario: &Scenario, token: Option<&str>) -> Result<(String, String)> {
     get(scenario, &query, token)
 }
 
-/// Status and body of an answer of chart-inspector, asked from the node.
+/// Status and body of an answer of chart-inspector, requested from the node.
 fn get(scenario: &Scenario, path: &str, token: Option<&str>) -> Result<(String, String)> {
     let service = format!("{}-chart-inspector", platform::RELEASE);
     let address = scenario.kubectl(&[

@@ -26,7 +26,7 @@ fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before()
     let first = data(&home)?;
     let bytes = BASE64_STANDARD.decode(first["key"].as_str().unwrap())?;
     assert_eq!((bytes.len(), &first["previous"]), (32, &Value::Null));
-    // Another version has the same key, and their definitions leave each other in peace.
+    // Another version has the same key, and the definitions do not overwrite each other's request.
     home.define("two", &url, "2.0.0")?;
     is_deployed(&home, "v2-0-0")?;
     assert_eq!(data(&home)?, first);
@@ -44,7 +44,7 @@ fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before()
     ask("two", "may")?;
     let second = changed(&home, &first)?;
     assert_eq!(second["previous"], first["key"]);
-    // The same words ask for nothing, whoever says them again.
+    // The same text does not ask for another key, on whichever definition.
     home.kubectl(&[
         "annotate",
         "compositiondefinition",
@@ -74,7 +74,7 @@ fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before()
         &format!("secrets/{SECRET}")
     )?);
 
-    // Lost, and drawn anew at the next look.
+    // Lost, and generated again at the next pass.
     home.platform().kubectl(&["delete", "secret", SECRET])?;
     home.kubectl(&[
         "annotate",
