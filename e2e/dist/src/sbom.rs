@@ -77,7 +77,7 @@ fn component(package: &Crate, kind: &str) -> Value {
     component
 }
 
-/// A library that every program has in it besides its crates: `name version`.
+/// A library in every program besides its crates: `name version`.
 fn linked(toolchain: &str) -> Value {
     let (name, version) = toolchain.split_once(' ').unwrap_or((toolchain, ""));
     json!({"type": "library", "bom-ref": format!("pkg:generic/{name}@{version}"), "name": name, "version": version,

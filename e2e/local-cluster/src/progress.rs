@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, io::Write};
 
-/// Shows a line; nobody may be listening, and the work goes on all the same.
+/// Prints a line; if nobody reads it, the work continues all the same.
 pub(crate) fn line(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "local-cluster: {text}");
 }

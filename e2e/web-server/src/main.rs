@@ -19,7 +19,8 @@ async fn main() -> std::io::Result<()> {
         tokio::spawn(provider::run(finalizer));
     }
 
-    // The first process of a container gets no signal it does not ask for, and would be waited for.
+    // The first process of a container only gets signals that it handles; otherwise stopping it would wait for the
+    // timeout.
     let mut terminate = signal(SignalKind::terminate())?;
     let listener = tokio::net::TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], 8080))).await?;
     axum::serve(listener, app)

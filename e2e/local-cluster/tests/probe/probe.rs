@@ -22,7 +22,7 @@ fn serve() -> std::io::Result<()> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     let name = name.trim();
     for connection in TcpListener::bind("0.0.0.0:8080")?.incoming() {
-        // A readiness probe connects and leaves without a word.
+        // A readiness probe connects and closes without sending anything.
         let _ = answer(connection?, name);
     }
     Ok(())
