@@ -76,7 +76,7 @@ fn without(mut object: Value, key: &str) -> Value {
 }
 
 #[test]
-fn a_controller_sets_on_definitions_what_the_admin_lists_and_nothing_else() -> Result<()> {
+fn a_controller_sets_on_definitions_only_what_the_admin_lists() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace(HOME)?;
     platform.namespace(ELSEWHERE)?;
@@ -113,7 +113,7 @@ fn a_controller_sets_on_definitions_what_the_admin_lists_and_nothing_else() -> R
 /// What an admin allows one definition does not apply to another of the same type that claims to be the source of its
 /// compositions; only what that chart's templates contain applies.
 #[test]
-fn what_is_allowed_to_one_definition_is_not_carried_to_another_of_its_type() -> Result<()> {
+fn consent_for_one_definition_does_not_apply_to_another_of_its_type() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("allow-one")?;
     let registry = platform

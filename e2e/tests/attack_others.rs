@@ -15,7 +15,7 @@ fn stage() -> Result<MutexGuard<'static, Stage>> {
 }
 
 #[test]
-fn nobody_gets_through_to_others() -> Result<()> {
+fn no_quick_attack_gets_through() -> Result<()> {
     let quick: Vec<_> = attacks::all()
         .into_iter()
         .filter(|attack| attack.quick && !attack.later)
@@ -38,7 +38,7 @@ fn a_controllers_token_gets_what_its_releases_need() -> Result<()> {
 
 /// The rights of the controller in a namespace without a release: its type, and what bounds and roles consist of.
 #[test]
-fn a_controllers_token_holds_nothing_else() -> Result<()> {
+fn a_controllers_token_allows_nothing_else() -> Result<()> {
     let stage = stage()?;
     let post = Post::take(&stage)?;
     let words = [

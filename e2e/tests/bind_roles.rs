@@ -39,7 +39,7 @@ subjects: [{kind: ServiceAccount, name: default, namespace: {{ .Release.Namespac
 ";
 
 #[test]
-fn bindings_of_a_chart_give_roles_of_their_own_release_alone() -> Result<()> {
+fn bindings_of_a_chart_refer_only_to_roles_of_their_own_release() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("bind-roles")?;
     let registry = platform

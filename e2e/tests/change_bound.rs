@@ -9,7 +9,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 #[test]
-fn a_policy_says_which_edition_it_is() -> Result<()> {
+fn a_refusal_names_the_edition_of_the_policy() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("change-bound")?;
     let registry = platform

@@ -7,7 +7,7 @@ use e2e::{ChartFolder, Scenario};
 use serde_json::{Value, json};
 
 #[test]
-fn a_definition_with_a_new_version_takes_its_compositions_along() -> Result<()> {
+fn a_new_version_of_a_definition_moves_its_compositions() -> Result<()> {
     let scenario = Scenario::start("change-version")?;
     let url = scenario.push_web_chart("mover", "1.0.0")?;
     scenario.push_web_chart("mover", "1.1.0")?;
@@ -53,7 +53,7 @@ fn a_definition_with_a_new_version_takes_its_compositions_along() -> Result<()> 
 }
 
 #[test]
-fn compositions_that_a_new_version_refuses_are_named_and_hold_it_up() -> Result<()> {
+fn compositions_that_do_not_fit_a_new_version_are_named_and_block_it() -> Result<()> {
     let scenario = Scenario::start("hold-up-version")?;
     let url = scenario.push_web_chart("gated", "1.0.0")?;
     let stricter = ChartFolder::copy("web", "gated", "2.0.0")?;

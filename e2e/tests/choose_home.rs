@@ -16,7 +16,7 @@ fn is_ready(object: &Value) -> bool {
 }
 
 #[test]
-fn the_watch_cluster_is_that_of_a_secret_or_there_is_none() -> Result<()> {
+fn a_watch_cluster_named_by_a_secret_is_used_or_the_operator_exits() -> Result<()> {
     Clusters::shared()?.explained(choose_by_a_secret)
 }
 
@@ -96,7 +96,7 @@ fn choose_by_a_secret(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn an_idle_home_costs_a_lease_and_watches() -> Result<()> {
+fn an_idle_home_gets_only_lease_renewals_and_watches() -> Result<()> {
     Clusters::shared()?.explained(leave_home_alone)
 }
 

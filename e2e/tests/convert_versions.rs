@@ -102,7 +102,7 @@ fn objects_are_read_and_written_through_both_versions_of_a_chart_that_renames() 
 }
 
 #[test]
-fn a_type_trusts_the_next_authority_although_no_definition_of_it_is_carried_out() -> Result<()> {
+fn ca_bundles_of_types_rotate_even_for_paused_or_failing_definitions() -> Result<()> {
     let platform = HostPlatform::installed()?;
     let scenario = platform.namespace("trust-the-next")?;
     let registry = platform.plane().start_registry("charts", &Settings::default())?;

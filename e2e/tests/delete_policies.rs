@@ -5,7 +5,7 @@ use e2e::{ChartFolder, HostPlatform};
 use local_cluster::registry::Settings;
 
 #[test]
-fn policies_go_although_somebody_removed_the_role_for_that() -> Result<()> {
+fn policies_are_deleted_even_if_somebody_removed_the_role_for_that() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("delete-policies")?;
     let registry = platform

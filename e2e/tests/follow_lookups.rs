@@ -52,7 +52,7 @@ data:
 "#;
 
 #[test]
-fn a_change_of_what_was_looked_up_is_seen_at_once_and_nothing_is_asked_until_then() -> Result<()> {
+fn a_change_of_a_looked_up_object_triggers_a_pass_and_nothing_is_requested_until_then() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     home.apply(&definition("Fair", "fairs", &["v1"]))?;

@@ -14,7 +14,7 @@ const SECOND: &str = "hand-over-second";
 const BASE: &str = "batons-v1-0-0";
 
 #[test]
-fn a_controller_never_has_rights_that_nothing_bounds() -> Result<()> {
+fn a_controller_never_has_rights_without_policies() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let (first, second) = (platform.namespace(FIRST)?, platform.namespace(SECOND)?);
     let registry = platform.plane().start_registry(FIRST, &Settings::default())?;

@@ -34,7 +34,7 @@ spec:
 "#;
 
 #[test]
-fn a_wait_for_a_hook_is_left_to_the_next_controller_and_the_hook_runs_once() -> Result<()> {
+fn the_next_controller_continues_a_wait_for_a_hook_that_runs_once() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;

@@ -7,7 +7,7 @@ use e2e::{Scenario, progress};
 use serde_json::{Value, json};
 
 #[test]
-fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()> {
+fn edited_and_deleted_objects_are_corrected_without_a_new_revision() -> Result<()> {
     let scenario = Scenario::start("heal-composition")?;
     let url = scenario.push_web_chart("mender", "1.0.0")?;
     scenario.define("mender", &url, "1.0.0")?;

@@ -5,7 +5,7 @@ use e2e::Scenario;
 use e2e::scenario::condition;
 
 #[test]
-fn changed_and_removed_objects_of_a_controller_are_put_back_unless_the_definition_is_paused() -> Result<()> {
+fn changed_and_removed_objects_of_a_controller_are_restored_unless_the_definition_is_paused() -> Result<()> {
     let scenario = Scenario::start("heal-definition")?;
     let url = scenario.push_web_chart("healer", "1.0.0")?;
     scenario.define("healer", &url, "1.0.0")?;

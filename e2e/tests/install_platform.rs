@@ -8,7 +8,7 @@ use e2e::installer::Profile;
 use e2e::installer::run::{self, Course};
 
 #[test]
-fn the_platform_comes_up_in_waves_and_goes_without_a_trace() -> Result<()> {
+fn the_platform_comes_up_in_waves_and_is_removed_without_a_trace() -> Result<()> {
     let outcome = run::run(&Course {
         profile: Profile::small(),
         rounds: 1,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const MOMENT: Duration = Duration::from_millis(600);
 
 #[test]
-fn a_definition_is_finished_by_whoever_comes_after_a_kill() -> Result<()> {
+fn the_next_core_provider_finishes_a_definition_after_a_kill() -> Result<()> {
     let scenario = Scenario::alone("interrupt-definition")?;
     let url = scenario.push_web_chart("survivor", "1.0.0")?;
     scenario.push_web_chart("survivor", "1.1.0")?;

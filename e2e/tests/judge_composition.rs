@@ -6,7 +6,7 @@ use e2e::admission::judged_chart;
 use serde_json::{Value, json};
 
 #[test]
-fn the_full_schema_is_asked_at_admission_where_the_type_cannot_say_it() -> Result<()> {
+fn the_full_schema_is_checked_at_admission_if_the_type_cannot_express_it() -> Result<()> {
     let scenario = Scenario::start("judge-composition")?;
     let chart = judged_chart("judge")?;
     let url = chart.push(scenario.site())?;

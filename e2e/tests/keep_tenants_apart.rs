@@ -22,7 +22,7 @@ fn message(object: &Value, type_: &str) -> String {
 }
 
 #[test]
-fn values_look_up_what_is_in_their_own_namespace_alone() -> Result<()> {
+fn values_look_up_only_objects_in_their_own_namespace() -> Result<()> {
     Clusters::shared()?.explained(look_up)
 }
 
@@ -92,7 +92,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn tedious_templates_of_one_cluster_keep_no_other_waiting() -> Result<()> {
+fn slow_templates_of_one_cluster_do_not_delay_another() -> Result<()> {
     Clusters::shared()?.explained(be_tedious)
 }
 
@@ -130,7 +130,7 @@ fn be_tedious(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn no_figure_tells_what_a_cluster_makes_up() -> Result<()> {
+fn no_metric_has_a_label_that_a_cluster_chose() -> Result<()> {
     Clusters::shared()?.explained(make_up_names)
 }
 
@@ -189,7 +189,7 @@ fn make_up_names(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn names_over_the_limits_are_cut_and_found_again() -> Result<()> {
+fn names_over_the_limits_are_shortened_and_found_again() -> Result<()> {
     Clusters::shared()?.explained(cut_names)
 }
 
@@ -256,7 +256,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_was_there_has_to_agree_and_stays() -> Result<()> {
+fn an_existing_namespace_must_consent_and_stays() -> Result<()> {
     Clusters::shared()?.explained(settle_in)
 }
 

@@ -41,7 +41,7 @@ fn documented(values: &str) -> String {
 }
 
 #[test]
-fn the_readme_of_the_chart_tells_its_values() -> Result<()> {
+fn the_readme_of_the_chart_lists_its_values() -> Result<()> {
     let values = std::fs::read_to_string(Path::new(CHART).join("values.yaml"))?;
     let readme = Path::new(CHART).join("README.md");
     let text = std::fs::read_to_string(&readme)?;

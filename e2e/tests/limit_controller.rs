@@ -25,7 +25,7 @@ const MOVED: [&str; 2] = ["limiteds.v2-0-0.composition.krateo.io", "moved"];
 const MOVED_BEFORE: [&str; 2] = ["limiteds.v1-0-0.composition.krateo.io", "moved"];
 
 #[test]
-fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<()> {
+fn a_controller_writes_only_metadata_and_status_of_compositions() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;

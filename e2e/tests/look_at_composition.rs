@@ -7,7 +7,7 @@ use e2e::{Scenario, image};
 use serde_json::{Value, json};
 
 #[test]
-fn kco_plans_what_the_controller_does_and_shows_what_came_of_it() -> Result<()> {
+fn kco_plans_what_the_controller_does_and_shows_the_result() -> Result<()> {
     let scenario = Scenario::start("look-at-composition")?;
     let url = scenario.push_web_chart("seen", "1.0.0")?;
     scenario.define("seen", &url, "1.0.0")?;

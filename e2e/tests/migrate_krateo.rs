@@ -45,7 +45,7 @@ struct Stage {
 }
 
 #[test]
-fn a_cluster_that_runs_krateo_goes_over_and_back_without_a_release_touched() -> Result<()> {
+fn a_cluster_that_runs_krateo_is_migrated_and_back_without_touching_a_release() -> Result<()> {
     let stage = krateo()?;
     let (home, platform) = (&stage.home, &stage.platform);
     let before = stage.uids()?;

@@ -14,7 +14,7 @@ const HOME: &str = "move-controller";
 const BASE: &str = "movables-v1-0-0";
 
 #[test]
-fn one_controller_at_a_time_has_a_release_while_it_moves() -> Result<()> {
+fn only_one_controller_at_a_time_writes_while_it_moves() -> Result<()> {
     let scenario = Scenario::alone(HOME)?;
     let url = scenario.push_web_chart("movable", "1.0.0")?;
     scenario.define("movable", &url, "1.0.0")?;

@@ -33,7 +33,7 @@ fn kco_and_helm_operate_each_others_releases() -> Result<()> {
 }
 
 #[test]
-fn a_killed_kco_is_run_again_and_all_is_well() -> Result<()> {
+fn a_killed_kco_recovers_when_it_is_run_again() -> Result<()> {
     let rig = rig()?;
     let outcome = crashes::run(&rig, &crashes::ACTIONS, STEP)?;
     assert_eq!(outcome.kills, outcome.converged, "{:#?}", outcome.faults);
@@ -42,7 +42,7 @@ fn a_killed_kco_is_run_again_and_all_is_well() -> Result<()> {
 }
 
 #[test]
-fn drift_is_reported_and_healed_and_idle_releases_are_not_written() -> Result<()> {
+fn drift_is_reported_and_corrected_and_idle_releases_are_not_written() -> Result<()> {
     let rig = rig()?;
     let table = drift::run(&rig)?;
     assert!(table.rows.iter().all(|row| row.fault.is_none()), "{table}");

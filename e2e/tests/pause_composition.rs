@@ -6,7 +6,7 @@ use e2e::scenario::condition;
 use serde_json::{Value, json};
 
 #[test]
-fn a_pause_stops_at_once_and_a_graceful_one_once_the_chart_was_told() -> Result<()> {
+fn a_pause_stops_at_once_and_a_graceful_one_after_one_more_render() -> Result<()> {
     let scenario = Scenario::start("pause-composition")?;
     let url = scenario.push_web_chart("sleeper", "1.0.0")?;
     scenario.define("sleeper", &url, "1.0.0")?;

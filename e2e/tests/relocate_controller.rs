@@ -14,7 +14,7 @@ const TEAM: &str = "relocate-team";
 const BASE: &str = "nomads-v1-0-0";
 
 #[test]
-fn a_controller_moves_and_its_releases_and_their_tenants_feel_nothing() -> Result<()> {
+fn a_controller_moves_without_affecting_releases_or_tenants() -> Result<()> {
     let platform = HostPlatform::installed_with(&["cdc.namespace=definition"])?;
     platform.run_inspector()?;
     let (home, team) = (platform.namespace(HOME)?, platform.namespace(TEAM)?);

@@ -75,7 +75,7 @@ fn copied() -> Value {
 }
 
 #[test]
-fn a_values_file_of_krateos_chart_does_what_it_says() -> Result<()> {
+fn a_values_file_of_krateos_chart_has_its_effect() -> Result<()> {
     let site = HostPlatform::shared()?.site();
     let mut values = copied();
     values["podLabels"] = json!({"team": "platform"});
@@ -120,7 +120,7 @@ fn a_values_file_of_krateos_chart_does_what_it_says() -> Result<()> {
 }
 
 #[test]
-fn figures_and_traces_are_pushed_where_the_values_say() -> Result<()> {
+fn metrics_and_traces_are_pushed_where_the_values_say() -> Result<()> {
     let site = HostPlatform::shared()?.site();
     let url = "http://collector:4318";
     let inspector = "core-provider-chart-inspector";

@@ -101,7 +101,7 @@ fn in_composition_mode(mut values: Value) -> Value {
 }
 
 #[test]
-fn each_mode_has_its_objects_and_no_other() -> Result<()> {
+fn each_mode_renders_exactly_its_objects() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let site = platform.site();
     let (_folder, chart) = packaged()?;

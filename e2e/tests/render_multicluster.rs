@@ -81,7 +81,7 @@ fn has(list: &Value, wanted: &str) -> bool {
 }
 
 #[test]
-fn secrets_are_listed_in_the_operators_namespace_alone_and_no_rule_has_a_star() -> Result<()> {
+fn secrets_are_listed_only_in_the_operators_namespace_and_no_rule_has_a_star() -> Result<()> {
     let site = HostPlatform::shared()?.site();
     for values in [json!({}), json!({"mode": "tenant"}), everything()] {
         helm(site, &["lint", "--strict"], &values)?;

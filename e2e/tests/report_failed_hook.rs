@@ -36,7 +36,7 @@ spec:
 "#;
 
 #[test]
-fn what_a_failed_hook_printed_is_in_the_message_and_the_event_of_its_composition() -> Result<()> {
+fn the_output_of_a_failed_hook_is_in_the_message_and_the_event_of_its_composition() -> Result<()> {
     let scenario = Scenario::start("report-failed-hook")?;
     let chart = ChartFolder::copy("web", "hooked", "1.0.0")?;
     chart.write("templates/check.yaml", HOOK)?;

@@ -5,7 +5,7 @@ use e2e::{Scenario, platform};
 use serde_json::{Value, json};
 
 #[test]
-fn chart_inspector_answers_who_may_ask() -> Result<()> {
+fn chart_inspector_answers_only_authorized_callers() -> Result<()> {
     let scenario = Scenario::start("restrict-inspector")?;
     let url = scenario.push_web_chart("shy", "1.0.0")?;
     scenario.define("shy", &url, "1.0.0")?;

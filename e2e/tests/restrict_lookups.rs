@@ -41,7 +41,7 @@ data:
 "#;
 
 #[test]
-fn a_template_sees_what_is_its_compositions_own_and_what_the_admin_allows() -> Result<()> {
+fn a_template_sees_only_its_compositions_objects_and_what_the_admin_allows() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let other = platform.namespace(OTHER)?;

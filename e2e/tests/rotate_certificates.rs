@@ -27,7 +27,7 @@ pub(crate) const TIMES: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn no_write_notices_that_certificates_are_replaced() -> Result<()> {
+fn no_write_fails_while_certificates_are_rotated() -> Result<()> {
     let platform = HostPlatform::installed_with(&["coreProvider.certificateSource=csr"])?;
     let scenario = platform.namespace("rotate-certificates")?;
     let registry = platform.plane().start_registry("charts", &Settings::default())?;

@@ -12,7 +12,7 @@ const HOME: &str = "rotate-key";
 const SECRET: &str = "keyholders.composition.krateo.io-release-key";
 
 #[test]
-fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before() -> Result<()> {
+fn a_type_has_one_key_until_an_admin_rotates_it_and_keeps_the_previous_one() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;

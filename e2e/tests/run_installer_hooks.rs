@@ -268,7 +268,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn hooks_of_the_installer_need_what_their_accounts_may_and_no_more() -> Result<()> {
+fn hooks_of_the_installer_need_exactly_the_rights_of_their_accounts() -> Result<()> {
     let stage = Stage::set()?;
     check(&stage)?;
     self_bootstrap(&stage)?;

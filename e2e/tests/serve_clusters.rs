@@ -31,7 +31,7 @@ fn records(namespace: &Namespace) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_tenant_is_released_on_the_cluster_where_it_lies() -> Result<()> {
+fn a_tenant_is_released_on_its_own_cluster() -> Result<()> {
     Clusters::shared()?.explained(release_a_tenant)
 }
 
@@ -341,7 +341,7 @@ fn leave_a_namespace_that_was_there(clusters: &Clusters, home: &Namespace) -> Re
 }
 
 #[test]
-fn a_secret_that_agrees_no_longer_or_is_gone_ends_what_went_by_it() -> Result<()> {
+fn a_deployment_is_left_alone_once_its_secret_withdraws_consent_or_is_deleted() -> Result<()> {
     Clusters::shared()?.explained(withdraw_a_secret)
 }
 
@@ -519,7 +519,7 @@ fn leave_behind(clusters: &Clusters, home: &Namespace, operator: &str) -> Result
 }
 
 #[test]
-fn a_repository_that_is_away_is_told_once_and_waited_for() -> Result<()> {
+fn a_repository_that_is_down_is_reported_once_and_retried() -> Result<()> {
     Clusters::shared()?.explained(miss_the_repository)
 }
 
@@ -553,7 +553,7 @@ fn miss_the_repository(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_failing_install_hook_is_told_tried_again_and_survives_a_crash() -> Result<()> {
+fn a_failing_install_hook_is_reported_retried_and_survives_a_crash() -> Result<()> {
     Clusters::shared()?.explained(fail_a_hook)
 }
 
@@ -629,7 +629,7 @@ fn fail_a_hook(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_chart_is_fetched_with_the_login_and_the_authority_that_the_operator_is_given() -> Result<()> {
+fn a_chart_is_fetched_with_the_configured_login_and_ca() -> Result<()> {
     Clusters::shared()?.explained(fetch_with_a_login)
 }
 
@@ -663,7 +663,7 @@ fn fetch_with_a_login(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn another_key_of_records_counts_at_once() -> Result<()> {
+fn a_new_key_of_records_is_used_at_once() -> Result<()> {
     Clusters::shared()?.explained(rotate_the_key_of_records)
 }
 
@@ -705,7 +705,7 @@ fn rotate_the_key_of_records(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_cluster_from_which_nothing_comes_any_more_is_missed() -> Result<()> {
+fn a_cluster_that_falls_silent_is_noticed() -> Result<()> {
     Clusters::shared()?.explained(miss_a_silent_cluster)
 }
 
@@ -744,7 +744,7 @@ fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_rotated_kubeconfig_closes_what_the_former_one_opened() -> Result<()> {
+fn a_rotated_kubeconfig_closes_connections_of_the_former_one() -> Result<()> {
     Clusters::shared()?.explained(rotate_a_kubeconfig)
 }
 
@@ -805,7 +805,7 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn slow_tenants_of_one_namespace_keep_no_other_waiting() -> Result<()> {
+fn slow_tenants_of_one_namespace_do_not_delay_another() -> Result<()> {
     Clusters::shared()?.explained(outlast_slow_tenants)
 }
 

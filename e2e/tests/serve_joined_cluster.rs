@@ -19,7 +19,7 @@ fn is_ready(object: &Value) -> bool {
 }
 
 #[test]
-fn tenants_and_deployments_need_what_joining_gives_and_no_more() -> Result<()> {
+fn tenants_and_deployments_need_exactly_the_rights_that_joining_grants() -> Result<()> {
     Clusters::shared()?.explained(|clusters| {
         let outcome = serve(clusters);
         let _ = clusters.at_home(CLUSTERS).helm(&["uninstall", RELEASE]);
