@@ -41,7 +41,7 @@ pub trait Life {
     /// True when the user has what was asked for.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// When that cannot be determined.
     fn is_over(&self, step: Self::Step) -> Result<bool>;
 
     /// The state after a step, in a form that is the same in all lives.

@@ -33,7 +33,7 @@ impl Load {
         self.counts.right == self.counts.asked()
     }
 
-    /// As many milliseconds as so many of a hundred calls took at most, between the bounds that the API server counts by.
+    /// The percentile of the calls' durations in milliseconds, as an upper bound: the API server counts in buckets.
     fn percentile(&self, percent: f64) -> f64 {
         let mut bounds: Vec<(f64, f64)> = self
             .within

@@ -127,7 +127,7 @@ fn marker_removes(stage: &Stage, name: &str, definition: &str) -> Result<Outcome
     let harm = || {
         let now = bundle(stage, &type_)?;
         let lost = before.iter().find(|object| !now.contains(object));
-        Ok(lost.map(|lost| format!("{lost} of the victim's controller is gone or made anew")))
+        Ok(lost.map(|lost| format!("{lost} of the victim's controller is gone or was recreated")))
     };
     let seen = stage.watch(|| Ok(true), harm)?;
     let definition = scene

@@ -90,7 +90,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         Attack::new(
             "webhook-of-the-bundle",
             Actor::Controller,
-            "gives itself the webhook that judges its compositions, and disarms it",
+            "grants itself the webhook that validates its compositions, and disables it",
             webhook,
         )
         .quick(),

@@ -28,7 +28,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         Attack::new(
             "size-deep-composition",
             Actor::Tenant,
-            "nests a composition deeper than JSON is read, and waits for the controller to start anew",
+            "nests a composition deeper than JSON is parsed, and waits for the controller to restart",
             deep,
         ),
         Attack::new(

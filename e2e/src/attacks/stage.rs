@@ -722,7 +722,7 @@ impl Belongings {
         for (name, was) in &before.objects {
             let what = match self.objects.get(name) {
                 None => "is gone",
-                Some(is) if is["uid"] != was["uid"] => "was deleted and made anew",
+                Some(is) if is["uid"] != was["uid"] => "was deleted and recreated",
                 Some(is) if is != was => "was changed",
                 Some(_) => continue,
             };

@@ -26,7 +26,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// As long as so many of a hundred took at most.
+    /// The percentile of the durations.
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut all: Vec<Duration> = self.took.iter().map(|(_, took)| *took).collect();
         all.sort_unstable();

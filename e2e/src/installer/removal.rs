@@ -18,7 +18,7 @@ use crate::{Namespace, progress};
 /// Longer than all hooks of a removal may take: the last one alone has 900 s.
 const BOUND: Duration = Duration::from_mins(16);
 
-/// A namespace of somebody else, and his definition in it.
+/// A namespace of somebody else, with a definition.
 const OTHERS: (&str, &str) = ("others", "foreign");
 
 /// Keys of objects that are removed in the middle of a removal.
