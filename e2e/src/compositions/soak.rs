@@ -96,7 +96,7 @@ impl std::fmt::Display for Soak {
             .collect();
         write!(
             f,
-            "{} passes in {:.0} minutes, {} changes, {} made anew: {}; {}",
+            "{} passes in {:.0} minutes, {} changes, {} recreated: {}; {}",
             self.passes,
             self.time.as_secs_f64() / 60.0,
             self.changed,

@@ -234,7 +234,7 @@ impl Walk {
         });
         self.otherwise(
             "without krateo.io/release-name the release is called as the composition",
-            "eight characters of its UID follow, so that one made anew never meets the release of its predecessor; \
+            "eight characters of its UID follow, so that a recreated one never meets the release of its predecessor; \
              COMPOSITION_CONTROLLER_SAFE_RELEASE_NAME=false in cdc.env leaves them out",
             |walk| {
                 let release = walk.release()?;
