@@ -1,10 +1,11 @@
 # One image for each program: docker build --build-arg PROGRAM=core-provider -t core-provider .
-# The program is what the image runs: a container gives it arguments, and no command. Releases are not made with this, but
-# by `make release`.
+# The program is the entry point: a container sets arguments, and no command. Releases are not made with this, but by
+# `make release`.
 #
-# Two ways in. `image` (the default) compiles all programs, once for all images; it needs the network and a builder that can
-# pull. `make dockerfile` tries it without either, with a cargo that compiles nothing. `ready` takes static binaries that were compiled
-# before (--target ready, with their folder inside the build context as BINARIES); every test and the demo use it.
+# There are two final stages. `image` (the default) compiles all programs, once for all images; it needs the network and a
+# builder that can pull. `make dockerfile` tries it without either, with a fake cargo that compiles nothing. `ready` takes
+# static binaries that were compiled before (--target ready, with their folder inside the build context as BINARIES); every
+# test and the demo use it.
 
 # Rust 1.95 or newer with a C compiler, git and CA certificates.
 ARG RUST_IMAGE=docker.io/library/rust:1.95-bookworm
@@ -12,8 +13,8 @@ ARG RUST_IMAGE=docker.io/library/rust:1.95-bookworm
 FROM ${RUST_IMAGE} AS build
 WORKDIR /src
 COPY . .
-# The toolchain of the image, not the name that rust-toolchain.toml has for it: that would be downloaded.
-# A static glibc program needs no file of the image it runs in but CA certificates.
+# Use the toolchain of the image: the one that rust-toolchain.toml names would be downloaded.
+# A static glibc program needs no file in its image except CA certificates.
 RUN set -eu; \
     if [ -n "${RUST_VERSION:-}" ]; then export RUSTUP_TOOLCHAIN="$RUST_VERSION"; fi; \
     triple="$(rustc -vV | sed -n 's/^host: //p')"; \

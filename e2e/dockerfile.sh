@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The stage `image` of the Dockerfile, which compiles: built by buildah for every program on a base that is made here, whose
-# cargo writes down what it was asked for instead of compiling. Checks what each image holds and runs. Needs root.
+# Builds the stage `image` of the Dockerfile, which compiles, with buildah for every program. Its base is made here, with a
+# fake cargo that records its arguments instead of compiling. Checks what each image contains and runs. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 buildah=(buildah --storage-driver vfs --root "$folder/images" --runroot "$folder/run")
 build() { "${buildah[@]}" build --quiet --isolation chroot --layers=false "$@" > /dev/null; }
 
-# What the stage needs of its base.
+# The programs that the stage needs in its base.
 base=$folder/base
 mkdir -p "$base"/{bin,tmp,etc/ssl/certs}
 for tool in sh sed cp mkdir; do

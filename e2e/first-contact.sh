@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What a person pays who has just cloned this: `make demo` in a clean clone with nothing built, fetched or cached, step by
-# step, and its end. Prints seconds and CPU-minutes of each step, the programs of the cluster aside.
+# The cost of a first try: `make demo` and `make demo-down` in a clean clone with nothing built, fetched or cached, step by
+# step. Prints seconds and CPU-minutes of each step, without the programs of the cluster.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=$(mktemp --directory)
-# Go's modules may not be written.
+# Go's modules are read-only.
 trap '[ -z "${started:-}" ] || "$folder"/target/*/debug/local-cluster down --name demo >&2 || true; chmod -R u+w "$folder"; rm -rf "$folder"' EXIT
 git clone --quiet --no-local . "$folder/clone"
 
-# Where the registry of crates is is configuration, not a cache.
+# The address of the crates registry is configuration, not a cache.
 mkdir "$folder/cargo"
 config="${CARGO_HOME:-$HOME/.cargo}/config.toml"
 if [ -f "$config" ]; then cp "$config" "$folder/cargo/"; fi
@@ -18,14 +18,14 @@ export GOCACHE="$folder/go/build" GOMODCACHE="$folder/go/modules"
 export XDG_CACHE_HOME="$folder/cache" XDG_STATE_HOME="$folder/state"
 unset LOCAL_CLUSTER_CACHE LOCAL_CLUSTER_STATE
 
-# Seconds of processor that programs called from here have used, and ended.
+# Processor seconds of programs that were started here and have exited.
 used() {
     times > "$folder/times"
     awk 'NR == 2 { gsub("s", ""); split($1, user, "m"); split($2, system, "m"); print (user[1] + system[1]) * 60 + user[2] + system[2] }' "$folder/times"
 }
 
 rows=
-# A target, and what it is for.
+# Arguments: a target, and its description.
 step() {
     local started=$SECONDS before after
     before=$(cat "$folder/used" 2>/dev/null || echo 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# core-provider, chart-inspector and composition-dynamic-controller of the last commit in one program, which the variable
-# PROGRAM makes each of them: `make image-memory` compares it with the three. Writes it to the file that it is given.
+# Builds core-provider, chart-inspector and composition-dynamic-controller of the last commit as one program, which the
+# variable PROGRAM turns into each of them: `make image-memory` compares it with the three. The argument is the output file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath --canonicalize-missing "$1")
@@ -20,7 +20,7 @@ sed -i 's|^members = \[|members = ["e2e/multi-call", |' Cargo.toml
     echo '    match std::env::var("PROGRAM")?.as_str() {'
 } > e2e/multi-call/src/main.rs
 for program in core-provider composition-dynamic-controller chart-inspector; do
-    # The program as a library whose one function is its main.
+    # Turns the program into a library whose only function is its main.
     sed -i 's/^async fn main()/pub async fn main()/' "$program/src/main.rs"
     printf '\n[lib]\npath = "src/main.rs"\n' >> "$program/Cargo.toml"
     sed -i '0,/^name = .*/s//&\nautobins = false/' "$program/Cargo.toml"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The release of the last commit, made in two clean clones that lie in different folders, with nothing built in either.
-# Prints each file that differs, and how many are equal.
+# Makes the release of the last commit in two clean clones in different folders, with nothing built in either. Prints each
+# file that differs, and how many are equal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${VERSION:-0.0.1}
@@ -16,7 +16,7 @@ if [ -z "$key" ]; then
     openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$key"
 fi
 
-# A clone, and where its release goes.
+# Arguments: a clone, and the folder for its release.
 release() {
     local started=$SECONDS
     mkdir -p "$(dirname "$1")"

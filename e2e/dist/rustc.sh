@@ -1,6 +1,6 @@
 #!/bin/sh
-# Cargo calls this in place of rustc. Paths of this machine become those that are the same on every machine. As RUSTFLAGS
-# they would be part of what cargo names its folders by, and those names stand in programs that include generated code.
+# Cargo calls this instead of rustc. It maps paths of this machine to paths that are the same on every machine. If the
+# mapping were in RUSTFLAGS, it would change the names of cargo's folders, which appear in programs with generated code.
 exec "$@" \
     --remap-path-prefix="$DIST_CARGO=/cargo" \
     --remap-path-prefix="$DIST_REGISTRY=/cargo/registry" \

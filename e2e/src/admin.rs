@@ -1,5 +1,5 @@
-//! Requests of the API server as admin over one connection. `kubectl` is a process for each, which takes a processor
-//! from whatever is measured beside it, and reads the whole object that it changes.
+//! Requests to the API server as admin over one connection. `kubectl` starts a process for each request, which takes
+//! processor time from whatever is measured, and reads the whole object that it changes.
 
 use anyhow::{Result, ensure};
 use local_cluster::ControlPlane;
@@ -10,17 +10,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::proxy::client;
 
-/// What the audit log calls the client.
+/// The client's user agent in the audit log.
 pub const AGENT: &str = "e2e";
 
-/// What a request sends.
+/// The body of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'b> {
     /// An object.
     Object(&'b Value),
     /// Server-side apply of an object.
     Apply(&'b Value),
-    /// A merge patch, answered with the metadata of the object alone.
+    /// A merge patch, answered with the object's metadata only.
     Merge(&'b Value),
 }
 
@@ -32,7 +32,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Of the API server of `plane`.
+    /// To the API server of `plane`.
     ///
     /// # Errors
     /// When the admin's credentials cannot be read.
@@ -44,7 +44,7 @@ impl Admin {
         })
     }
 
-    /// Asks for `path`, and returns the answer.
+    /// Requests `path`, and returns the answer.
     ///
     /// # Errors
     /// When there is no answer, or it is a refusal.

@@ -1,8 +1,8 @@
-//! An API server in trouble, as the programs see it: it fails for ten seconds, answers with conflicts, forgets what watches
-//! want to begin with, ends every watch after a second. Users go on meanwhile. Does everything end as they want it?
+//! An API server in trouble: it fails for ten seconds, answers with conflicts, forgets the resource versions of
+//! watches, ends every watch after a second. Users keep working meanwhile. Does everything end as they want it?
 //!
-//! On a control plane without nodes; all three programs are behind doors of their own, as their `ServiceAccount`s. What ends
-//! is started again, as the kubelet does.
+//! On a control plane without nodes; each of the three programs is behind a proxy of its own, with the rights of its
+//! `ServiceAccount`. A program that exits is started again, as the kubelet does.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const CHART: &str = "patient";
 const RESOURCE: &str = "patients";
 const VERSION: &str = "v1-0-0";
 
-/// What goes wrong, for how long.
+/// The kinds of trouble, and how long they last.
 const TROUBLES: [(Trouble, Duration); 4] = [
     (Trouble::Failing, Duration::from_secs(10)),
     (Trouble::Conflicts, Duration::from_secs(20)),
@@ -30,10 +30,10 @@ const TROUBLES: [(Trouble, Duration); 4] = [
     (Trouble::ShortWatches, Duration::from_secs(20)),
 ];
 
-/// How long all may take to be as it should once the trouble is over. A failed pass is tried again after a minute at most.
+/// How long everything may take to recover once the trouble is over. A failed pass is retried after a minute at most.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// What was seen.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Outcome {
     rows: Vec<Row>,
@@ -91,7 +91,8 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Goes through all troubles, with so many compositions made, as many changed and half as many removed in each.
+/// Goes through all kinds of trouble; during each, this many compositions are created, as many changed, and half as
+/// many removed.
 ///
 /// # Errors
 /// When the platform does not come up, or the API server refuses what a user does.
@@ -116,7 +117,7 @@ pub fn run(compositions: usize) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A program behind its door.
+/// A program behind its proxy.
 struct Program {
     name: &'static str,
     proxy: Proxy,
@@ -141,7 +142,7 @@ impl Program {
         })
     }
 
-    /// Starts it again when it has ended.
+    /// Starts it again if it has exited.
     fn keep(&mut self, platform: &HostPlatform) -> Result<()> {
         if self.proxy.has_ended()? {
             let run = self.proxy.stop()?;
@@ -300,7 +301,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Waits until nothing is missing; says how long that took, and what is missing all the same.
+    /// Waits until everything is as it should be; returns how long that took, and what is still wrong.
     fn settle(&mut self, missing: impl Fn(&Self) -> Result<Vec<String>>) -> Result<(Duration, Vec<String>)> {
         let begun = Instant::now();
         loop {
@@ -313,8 +314,8 @@ impl Trial {
         }
     }
 
-    /// What is not as it should be: compositions that say something else or are not ready, those that are not gone, and
-    /// the same of definitions.
+    /// What is not as it should be: compositions with other content or not ready, compositions that should be gone, and
+    /// the same for definitions.
     fn missing(
         &self,
         there: &[String],

@@ -1,4 +1,5 @@
-//! A collector on loopback: it takes OTLP over HTTP, and remembers the figures that each process pushed last and all spans.
+//! A collector on loopback: it receives OTLP over HTTP, and remembers the metrics that each process pushed last, and
+//! all spans.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,14 +21,14 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// What a figure is, and how much by now, over all its attributes.
+/// The type of a metric, and its value, summed over all attributes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Figure {
-    /// A count that only grows, from the start of the process.
+    /// A counter, which starts with the process.
     Count(f64),
-    /// How much there is.
+    /// A gauge.
     Gauge(f64),
-    /// How many were measured.
+    /// The number of values in a histogram.
     Histogram(u64),
     /// None of these.
     Other,
@@ -49,7 +50,7 @@ impl Figure {
 pub struct Pushed {
     /// Attributes of the process.
     pub attributes: BTreeMap<String, String>,
-    /// Its figures by name.
+    /// Its metrics by name.
     pub figures: BTreeMap<String, Figure>,
 }
 
@@ -60,15 +61,15 @@ pub struct Span {
     pub service: String,
     /// The trace.
     pub trace: Vec<u8>,
-    /// Itself.
+    /// Its id.
     pub id: Vec<u8>,
-    /// The span that it is below; empty of the first of a trace.
+    /// The parent span; empty for the root of a trace.
     pub parent: Vec<u8>,
     /// Its name.
     pub name: String,
     /// As the definitions number kinds.
     pub kind: i32,
-    /// Its attributes that are texts or numbers.
+    /// Its attributes that are strings or numbers.
     pub attributes: BTreeMap<String, String>,
     /// True when it is marked as an error.
     pub is_failed: bool,
@@ -129,7 +130,7 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// What the process of this attribute pushed last.
+    /// What the process with this attribute pushed last.
     pub fn pushed(&self, attribute: &str, value: &str) -> Option<Pushed> {
         let all = locked(&self.all);
         let found = all
@@ -140,7 +141,7 @@ impl Collector {
 }
 
 impl Collector {
-    /// All spans so far, as they came.
+    /// All spans so far, in the order of arrival.
     pub fn spans(&self) -> Vec<Span> {
         locked(&self.spans).clone()
     }
@@ -214,7 +215,7 @@ fn read(service: &str, span: &DynamicMessage) -> Span {
     }
 }
 
-/// A field by its name in the definitions; what they do not have is a fault of the caller's.
+/// A field by its name in the definitions; a name that they do not have is the caller's mistake.
 fn field(message: &DynamicMessage, name: &str) -> Value {
     let field = message.get_field_by_name(name);
     field.map_or(Value::Bool(false), std::borrow::Cow::into_owned)

@@ -1,8 +1,8 @@
 //! A composition-dynamic-controller killed at every write of a composition's life, then started again: does each step
 //! of that life end as if nothing had happened, with the same revisions?
 //!
-//! On a control plane without nodes: the controller is a process of the host, with the rights of its ServiceAccount and
-//! no more.
+//! On a control plane without nodes: the controller is a process on the host, with exactly the rights of its
+//! ServiceAccount.
 
 use std::cell::{Cell, RefCell};
 use std::process::Command;
@@ -23,7 +23,8 @@ use crate::{ChartFolder, HostPlatform, Namespace};
 
 /// Namespace of the definition.
 const HOME: &str = "kill-compositions";
-/// The chart, and the definition: hooks at every event, a type of its own, cluster-wide objects, objects that come and go.
+/// The chart, and the definition: hooks at every event, a type of its own, cluster-wide objects, objects that are added
+/// and removed.
 const CHART: &str = "crash";
 const RESOURCE: &str = "crashes";
 const VERSION: &str = "v1-0-0";
@@ -35,7 +36,7 @@ const RELEASE: &str = "rope";
 enum Step {
     /// It is applied.
     Create,
-    /// Its values change: an object goes, another comes, and the permissions with them.
+    /// Its values change: an object is removed and another one added, and the permissions with them.
     Upgrade,
     /// It is deleted.
     Delete,
@@ -46,7 +47,7 @@ struct Trial {
     home: Namespace,
 }
 
-/// Kills at every `stride`th write of each step, as [`kills::run`] has it; 1 is all of them.
+/// Kills at every `stride`th write of each step, as [`kills::run`] does; 1 is all of them.
 ///
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
@@ -94,9 +95,9 @@ impl Trial {
 /// One composition in a namespace of its own.
 struct Composition<'t> {
     namespace: Namespace,
-    /// Once it has one.
+    /// Once it is known.
     uid: RefCell<Option<String>>,
-    /// Where in the audit log the step began.
+    /// The position in the audit log where the step began.
     began: Cell<Mark>,
     trial: &'t Trial,
 }
@@ -123,7 +124,7 @@ impl<'t> Composition<'t> {
             },
             "spec": {"one": word},
         });
-        // Admission knows a new type a moment after it is served.
+        // The API server admits a new type a moment after it is served.
         self.namespace
             .wait_until("the type to be known to admission", || {
                 match self.namespace.apply(&composition) {
@@ -150,14 +151,14 @@ impl<'t> Composition<'t> {
         for condition in conditions.into_iter().flatten() {
             condition["lastTransitionTime"].take();
         }
-        // Of the manifest, which names the namespace.
+        // Part of the manifest, which contains the namespace.
         composition["status"]["digest"].take();
         composition["status"]["previousDigest"].take();
         told["told"] = composition["status"].take();
         Ok(Some(told))
     }
 
-    /// The permissions of the release outside of its namespace.
+    /// The permissions of the release outside its namespace.
     fn permissions(&self) -> Result<Vec<Value>> {
         let plane = self.trial.platform.plane();
         let mut found = releases::listed(plane, &["get", "clusterroles,clusterrolebindings"])?;
@@ -209,7 +210,7 @@ impl Life for Composition<'_> {
 
     fn program(&self) -> Result<Command> {
         let mut program = self.trial.platform.controller(RESOURCE, VERSION)?;
-        // A life that went wrong is none of the next one's business.
+        // A life that failed must not affect the next one.
         program.env("COMPOSITION_CONTROLLER_NAMESPACE", self.namespace.namespace());
         Ok(program)
     }
@@ -246,7 +247,7 @@ impl Life for Composition<'_> {
         format!("{:#}", self.composition().ok().flatten().unwrap_or_default())
     }
 
-    /// The Leases of a controller that was killed run out. That is tried elsewhere; here nobody waits for it.
+    /// The Leases of a killed controller would have to expire. That is tested elsewhere; here nobody waits for it.
     fn bury(&self) -> Result<()> {
         self.trial
             .home

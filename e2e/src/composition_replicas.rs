@@ -1,7 +1,7 @@
 //! Two replicas of a controller under load, one of them killed again and again: does everything end as it should, and
-//! does nobody write to a release that another one is at?
+//! do two replicas never write to one release at the same time?
 //!
-//! On a control plane without nodes. Each replica has a token of its own, by which the audit log tells them apart.
+//! On a control plane without nodes. Each replica has its own token, by which the audit log distinguishes them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ const KIND: &str = "Shared";
 const RESOURCE: &str = "shareds";
 const VERSION: &str = "v1-0-0";
 
-/// How often a replica is killed. A Lease lasts 15 seconds, so that its shards are worked on again before the next.
+/// How often a replica is killed. A Lease lasts 15 seconds, so its shards are taken over before the next kill.
 const PERIOD: Duration = Duration::from_secs(20);
 
 /// As long as a replica is stopped in the middle of its work: longer than its Leases last.
@@ -42,10 +42,10 @@ const BATCH: usize = 4;
 const CHANGED_AFTER: usize = 3;
 const DELETED_AFTER: usize = 9;
 
-/// How long all may take to be as it should after the last kill.
+/// How long it may take after the last kill until everything is as it should be.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// What was done, and what was found.
+/// What was done, and the results.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// How often a replica was killed.
@@ -58,15 +58,15 @@ pub struct Outcome {
     pub changed: usize,
     /// Those that were deleted.
     pub deleted: usize,
-    /// Those that are there, or gone, as they should be.
+    /// Those that exist or are gone as they should.
     pub converged: usize,
     /// Writes to releases by all replicas.
     pub writes: usize,
-    /// How often a release went from one replica to another.
+    /// How often a release moved from one replica to another.
     pub hand_overs: usize,
-    /// Releases that two replicas wrote to in turns.
+    /// Releases to which two replicas wrote in turns.
     pub overlaps: Vec<String>,
-    /// What else is wrong.
+    /// Other problems.
     pub faults: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Kills a replica so often, then stops one for a while.
+/// Kills a replica this many times, then freezes one for a while.
 ///
 /// # Errors
 /// When the platform does not come up, or the API server refuses what a user does.
@@ -156,7 +156,7 @@ impl Trial {
         self.home.define(CHART, &url, "1.0.0")?;
         let deployment = format!("{RESOURCE}-{VERSION}-controller");
         self.home.platform().wait("deployments", &deployment, |_| true)?;
-        // Admission knows a new type a moment after it is served.
+        // The API server admits a new type a moment after it is served.
         let probe = composition("probe", "none");
         self.home.wait_until("the type to be known to admission", || {
             Ok(platform::apply_dry(site, &probe.to_string()).ok())
@@ -190,9 +190,9 @@ impl Trial {
         })
     }
 
-    /// True when these hold all shards, and each of them some.
+    /// True if these replicas hold all shards, and each of them at least one.
     fn is_shared(&self, replicas: &VecDeque<Replica>) -> Result<bool> {
-        // They lie beside the controller, with those of others.
+        // The Leases are in the controllers' namespace, with those of others.
         let get = ["get", "leases.coordination.k8s.io", "--namespace", NAMESPACE];
         let shards = format!("{RESOURCE}-{VERSION}-shard-");
         let leases = releases::listed(self.host.plane(), &get)?;
@@ -211,8 +211,8 @@ impl Trial {
         Ok(all_held && each_holds)
     }
 
-    /// Stops a replica in the middle of whatever it does, until others must have taken its shards, and lets it go on: it
-    /// ends by itself, and begins no write.
+    /// Freezes a replica in the middle of its work until others must have taken its shards, and lets it continue: it
+    /// must exit by itself, without beginning another write.
     fn freeze(&self, mut replica: Replica, users: &mut Users<'_>, faults: &mut Vec<String>) -> Result<()> {
         progress(format_args!("stopping {}", replica.name));
         replica.signal("STOP")?;
@@ -223,8 +223,9 @@ impl Trial {
         if replica.child.try_wait()?.is_none() {
             faults.push("a replica that had lost its shards went on".to_owned());
         }
-        // What was on its way to the API server when the replica was stopped arrives all the same: the last request of each
-        // worker, which asked its Lease before it sent it. Whether it met another writer is judged with all the others.
+        // Requests that were in flight when the replica was frozen still arrive: the last one of each worker, which
+        // checked its Lease before it sent it. Whether they met another writer is checked together with all other
+        // writes.
         let mut late: BTreeMap<String, String> = BTreeMap::new();
         for record in self.host.plane().audit().since(mark)? {
             let record = record?;
@@ -241,7 +242,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Waits until all is as the users want it.
+    /// Waits until everything is as the users want it.
     fn settle(&self, users: &Users<'_>, outcome: &mut Outcome) -> Result<()> {
         let begun = Instant::now();
         let missing = loop {
@@ -263,7 +264,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Compositions that are not as they should be, each with why.
+    /// Compositions that are not as they should be, and why.
     fn missing(&self, users: &Users<'_>) -> Result<Vec<String>> {
         let mut faults = Vec::new();
         let mut there = BTreeSet::new();
@@ -316,7 +317,7 @@ impl Trial {
         releases::listed(self.host.plane(), &["get", kind, "--namespace", HOME])
     }
 
-    /// Goes through the audit log: who wrote to which release, in which order.
+    /// Goes through the audit log: which replica wrote to which release, in which order.
     fn judge(&self, outcome: &mut Outcome) -> Result<()> {
         let account = format!("system:serviceaccount:{NAMESPACE}:{RESOURCE}-{VERSION}");
         let mut writers: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
@@ -338,7 +339,7 @@ impl Trial {
         for (release, told) in writers {
             outcome.hand_overs += told.len() - 1;
             let replicas: BTreeSet<&str> = told.iter().map(|(replica, _)| replica.as_str()).collect();
-            // The oldest is killed each time, while both hold some, so nobody gets back what it had.
+            // The oldest replica is killed each time, while both hold shards, so nobody gets back what it had.
             if replicas.len() < told.len() {
                 outcome.overlaps.push(format!("{release}: {told:#?}"));
             }
@@ -383,7 +384,7 @@ impl Drop for Replica {
 struct Users<'t> {
     trial: &'t Trial,
     batches: usize,
-    /// What is wanted, and what it is to say.
+    /// The wanted compositions, and the text that each is to have.
     wanted: BTreeMap<String, String>,
     created: usize,
     changed: usize,
@@ -409,7 +410,7 @@ impl<'t> Users<'t> {
         Ok(())
     }
 
-    /// For a period, and on until the replicas share the work: who has nothing yet is no loss.
+    /// For a period, and until the replicas share the work: killing a replica that holds nothing would test nothing.
     fn work_until_shared(&mut self, replicas: &VecDeque<Replica>) -> Result<()> {
         let begun = Instant::now();
         self.work_for(PERIOD)?;
@@ -468,7 +469,7 @@ fn composition(name: &str, greeting: &str) -> Value {
     })
 }
 
-/// The release that a write is about: all of its objects are called after it.
+/// The release that a write belongs to: all of its objects are named after it.
 fn release_of(record: &AuditRecord) -> Option<String> {
     let is_beside = matches!(record.resource.as_str(), "leases" | "events");
     if !record.is_write() || is_beside || record.name.is_empty() {

@@ -1,6 +1,6 @@
-//! Signatures of cosign's forms, put beside an artifact in a registry: what `cosign sign --key` does (cosign's
-//! `specs/BUNDLE_SPEC.md`), and with `--new-bundle-format=false` (`specs/SIGNATURE_SPEC.md`). The program itself is
-//! built of more than five hundred modules, and the forms are JSON texts, a signature and a tag.
+//! Writes signatures in cosign's formats beside an artifact in a registry, as `cosign sign --key` does (cosign's
+//! `specs/BUNDLE_SPEC.md`), also with `--new-bundle-format=false` (`specs/SIGNATURE_SPEC.md`). cosign itself is built
+//! from more than five hundred modules, and the formats are only JSON texts, a signature and a tag.
 
 use anyhow::{Context as _, Result, anyhow};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -118,7 +118,7 @@ impl CosignKey {
     }
 }
 
-/// A repository of a registry that speaks plain HTTP and lets everybody in.
+/// A repository of a registry with plain HTTP and without a login.
 pub struct Repository {
     root: String,
     client: Client,
@@ -127,7 +127,7 @@ pub struct Repository {
 impl Repository {
     /// `host:port` and the path.
     pub fn new(registry: &str, path: &str) -> Self {
-        // A client cannot be made without; others may have chosen it before.
+        // A client needs a TLS provider; other code may have chosen one before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             root: format!("http://{registry}/v2/{path}"),
@@ -149,7 +149,7 @@ impl Repository {
         })
     }
 
-    /// Puts a signature behind the tag that is made of the digest of what it is for.
+    /// Stores a signature under the tag derived from the digest of the signed artifact.
     ///
     /// # Errors
     /// When the registry does not take it.
@@ -166,8 +166,8 @@ impl Repository {
         })
     }
 
-    /// Puts a bundle into the list of what refers to a manifest, which stands behind a tag where a registry keeps
-    /// none itself, as ours does not.
+    /// Adds a bundle to the list of artifacts that refer to a manifest. The list is stored under a tag if a registry
+    /// does not maintain it itself, as ours does not.
     ///
     /// # Errors
     /// When the registry does not take it.
@@ -192,7 +192,7 @@ impl Repository {
         })
     }
 
-    /// Uploads all that a layout holds, byte for byte.
+    /// Uploads everything in a layout, byte for byte.
     ///
     /// # Errors
     /// When the registry does not take it.

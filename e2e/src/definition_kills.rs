@@ -1,7 +1,7 @@
 //! core-provider killed at every write of a definition's life, then started again: does each step of that life end as if
 //! nothing had happened?
 //!
-//! On a control plane without nodes; the pods of controllers are said to be ready, which is the kubelet's part.
+//! On a control plane without nodes; the test marks pods of controllers as ready, as the kubelet would.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::proxy::{Outcome, Proxy, client};
 use crate::releases::bare;
 use crate::{ChartFolder, HostPlatform, Namespace};
 
-/// What a definition leaves in the cluster, besides its type.
+/// The objects of a definition in the cluster, besides its type.
 const KINDS: &str = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,\
                      clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
                      validatingwebhookconfigurations";
@@ -35,9 +35,9 @@ enum Step {
     MoveOut,
     /// They are to run in the platform's namespace again.
     MoveIn,
-    /// It names another version of the chart; a composition moves along.
+    /// It names another version of the chart; a composition moves with it.
     Upgrade,
-    /// It goes, and the composition with it.
+    /// It is deleted, and the composition with it.
     Delete,
 }
 
@@ -47,12 +47,12 @@ struct Trial {
     _pods: ReadyPods,
 }
 
-/// Kills at every `stride`th write of each step, as [`kills::run`] has it; 1 is all of them.
+/// Kills at every `stride`th write of each step, as [`kills::run`] does; 1 is all of them.
 ///
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
 pub fn run(stride: usize) -> Result<Outcome> {
-    // What core-provider may do where it has controllers in either place.
+    // The rights of core-provider with controllers in either place.
     let platform = HostPlatform::installed_with(&["cdc.namespace=definition"])?;
     let registry = platform.plane().start_registry("charts", &Settings::default())?;
     let proxy = Proxy::open_as(platform.plane(), NAMESPACE, RELEASE)?;
@@ -106,7 +106,7 @@ impl<'t> Definition<'t> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// What a release has been given: it goes with the controller.
+    /// The grants of a release: they are removed with the controller.
     fn grant(&self) -> Result<()> {
         self.namespace.apply(&json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -133,7 +133,7 @@ impl<'t> Definition<'t> {
             .collect())
     }
 
-    /// A namespace, under a name that all lives have.
+    /// A namespace, under a placeholder that is the same in all lives.
     fn place_of(&self, namespace: &Value) -> Value {
         if *namespace == self.name {
             "its own".into()
@@ -142,7 +142,7 @@ impl<'t> Definition<'t> {
         }
     }
 
-    /// True while the type has the key that it had first; a key that was drawn twice is an error.
+    /// True while the type has its first key; generating the key twice is an error.
     fn has_key(&self) -> Result<bool> {
         let name = format!("{}s.composition.krateo.io-release-key", self.name);
         let Some(secret) = self.namespace.platform().get("secret", &name)? else {
@@ -165,14 +165,14 @@ impl<'t> Definition<'t> {
 
     fn anonymous(&self, object: &Value) -> Result<Value> {
         let mut object = bare(object, &self.name)?;
-        // The UID of the definition is another one in each life, and so is the name that the environment holds.
+        // The UID of the definition differs in each life, and so does the name in the environment.
         if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
             labels.remove("krateo.io/composition-definition-id");
         }
         if let Some(annotations) = object.pointer_mut("/spec/template/metadata/annotations") {
             annotations["krateo.io/environment-digest"].take();
         }
-        // So is the digest of a policy, which names the type.
+        // So does the digest of a policy, which contains the type's name.
         if let Some(message) = object.pointer_mut("/spec/validations/0/message")
             && message.as_str().is_some_and(|text| text.starts_with("edition "))
         {
@@ -251,7 +251,7 @@ impl Life for Definition<'_> {
         Ok(is_ready(&definition) && self.places()? == [place])
     }
 
-    /// All that is there of the definition, under a name that all lives have.
+    /// Everything that exists of the definition, under names that are the same in all lives.
     fn end(&self, _: Step) -> Result<Vec<Value>> {
         let mine = format!("krateo.io/composition-definition-namespace={}", self.name);
         let found = self.list(&["get", KINDS, "--all-namespaces", "--selector", &mine])?;
@@ -287,7 +287,7 @@ impl Life for Definition<'_> {
     }
 }
 
-/// Says of every pod that it is ready.
+/// Marks every pod as ready.
 pub(crate) struct ReadyPods {
     _runtime: Runtime,
 }
@@ -302,7 +302,7 @@ impl ReadyPods {
         runtime.spawn(async move {
             let mut told = BTreeSet::new();
             loop {
-                // The API server may be busy; the next look finds what this one did not.
+                // The API server may be busy; the next attempt finds what this one did not.
                 let _ = tell(&client, &api_server, &mut told).await;
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -312,7 +312,7 @@ impl ReadyPods {
 }
 
 async fn tell(client: &reqwest::Client, api_server: &str, told: &mut BTreeSet<String>) -> Result<()> {
-    // From the API server's memory, and without those that run already: it is asked ten times a second.
+    // From the API server's cache, and without those that run already, because it is asked ten times a second.
     let waiting = "resourceVersion=0&fieldSelector=status.phase!%3DRunning";
     let pods: Value = client
         .get(format!("{api_server}/api/v1/pods?{waiting}"))

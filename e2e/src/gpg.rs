@@ -1,4 +1,4 @@
-//! A key of `GnuPG` that lives as long as its test.
+//! A key of `GnuPG` that exists as long as its test.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use tempfile::{NamedTempFile, TempDir};
 
-/// Somebody who signs charts, with a key without a password.
+/// A person who signs charts, with a key without a password.
 pub struct Signer {
     home: TempDir,
     name: String,
@@ -18,7 +18,7 @@ impl Signer {
     /// # Errors
     /// When gpg is not there (package gnupg), or refuses.
     pub fn new(name: &str, algorithm: &str) -> Result<Self> {
-        // Only its owner may look into it, or gpg complains.
+        // The folder must only be accessible to its owner, or gpg complains.
         let signer = Self {
             home: tempfile::tempdir()?,
             name: name.to_owned(),
@@ -33,7 +33,7 @@ impl Signer {
         &self.name
     }
 
-    /// What is said of who signed: the name on the key and its fingerprint.
+    /// The signer as shown in messages: the name on the key and its fingerprint.
     ///
     /// # Errors
     /// When gpg fails.
@@ -61,7 +61,7 @@ impl Signer {
         Ok(String::from_utf8(self.gpg(["--armor", "--export"])?)?)
     }
 
-    /// The public key as Helm's flag `--keyring` takes it.
+    /// The public key in the format of Helm's flag `--keyring`.
     ///
     /// # Errors
     /// When gpg fails.
@@ -69,7 +69,7 @@ impl Signer {
         file(&self.gpg(["--export"])?)
     }
 
-    /// The private key as Helm's flag `--keyring` takes it.
+    /// The private key in the format of Helm's flag `--keyring`.
     ///
     /// # Errors
     /// When gpg fails.
@@ -93,7 +93,7 @@ impl Signer {
 
 impl Drop for Signer {
     fn drop(&mut self) {
-        // Its agent would end by itself once the folder is gone, a minute later.
+        // Its agent would otherwise exit only a minute after the folder is gone.
         let _ = Command::new("gpgconf")
             .arg("--homedir")
             .arg(self.home.path())

@@ -1,5 +1,5 @@
-//! The platform on a control plane without nodes: installed by Helm as everywhere, while its programs run on the
-//! host, each with a kubeconfig of its own ServiceAccount. For scenarios in which pods are not the point.
+//! The platform on a control plane without nodes: installed by Helm as usual, but its programs run on the host, each
+//! with a kubeconfig of its own ServiceAccount. For scenarios that do not need pods.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use local_cluster::{ControlPlane, Options};
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::{Namespace, Site, image, progress};
 
-/// The program that serves one generated type.
+/// The program that reconciles one generated type.
 const CONTROLLER: &str = "composition-dynamic-controller";
 const INSPECTOR: &str = "chart-inspector";
 const PROVIDER: &str = "core-provider";
 
-/// Several run on one host, which has each port once.
+/// Several run on one host, so each needs a port of its own.
 const NO_METRICS: &str = "--metrics-server-port=0";
 
-/// Set where control planes are to be of the lowest release of Kubernetes that the platform takes. It has no
+/// Set to run control planes of the lowest version of Kubernetes that the platform supports. It has no
 /// `MutatingAdmissionPolicy`, so core-provider labels compositions by its webhook.
 const FLOOR: &str = "E2E_KUBERNETES_FLOOR";
 
@@ -36,12 +36,12 @@ pub struct HostPlatform {
     plane: ControlPlane,
     site: Site,
     inspector: String,
-    /// On which core-provider answers webhooks; 0 where nobody needs them.
+    /// The port on which core-provider answers webhooks; 0 if nobody needs them.
     webhooks: u16,
 }
 
 impl HostPlatform {
-    /// The one that all scenarios of this process share; the first to ask starts it.
+    /// The one that all scenarios of this process share; the first caller starts it.
     ///
     /// # Errors
     /// When it does not come up.
@@ -86,7 +86,7 @@ impl HostPlatform {
     /// When it does not come up.
     pub fn installed_with(values: &[&str]) -> Result<Self> {
         let chart = image::root().join("charts/core-provider");
-        // Nothing enforces the policies here: the API server says whether it takes them.
+        // Nothing enforces the policies here: this only tests whether the API server accepts them.
         let values: Vec<&str> = NETWORK_POLICIES.iter().chain(values).copied().collect();
         Self::installed_from(&chart, &values)
     }
@@ -103,7 +103,7 @@ impl HostPlatform {
         })?;
         let site = Site::host(&plane)?;
         progress("installing the platform on a control plane");
-        // Nobody waits for its pods: there is no node to run them.
+        // Do not wait for its pods: there is no node to run them.
         let mut install = site.helm(["install", RELEASE, &chart.to_string_lossy()]);
         install.args(["--namespace", NAMESPACE, "--create-namespace"]);
         for value in values {
@@ -118,7 +118,7 @@ impl HostPlatform {
         })
     }
 
-    /// Runs core-provider, where only the platform was installed.
+    /// Runs core-provider, if only the platform was installed.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -129,8 +129,8 @@ impl HostPlatform {
         self.run(PROVIDER, NAMESPACE, RELEASE, &[NO_METRICS], &environment)
     }
 
-    /// Runs one more core-provider, which answers webhooks on `port` of loopback and waits for a lease that nobody gives
-    /// it. Gives the name of the program.
+    /// Runs another core-provider, which answers webhooks on `port` of loopback and waits for a lease that it never
+    /// gets. Returns the name of the program.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -161,7 +161,7 @@ impl HostPlatform {
         Ok(name)
     }
 
-    /// core-provider, to be run by the caller with a kubeconfig in its environment.
+    /// core-provider, for the caller to run with a kubeconfig in its environment.
     ///
     /// # Errors
     /// When it is not built.
@@ -194,7 +194,7 @@ impl HostPlatform {
         environment
     }
 
-    /// Upgrades the platform's release to these values of the chart. Programs that run are none of its business.
+    /// Upgrades the platform's release to these values of the chart. It does not restart running programs.
     ///
     /// # Errors
     /// When Helm fails.
@@ -208,7 +208,7 @@ impl HostPlatform {
         self.site.run(upgrade).map(drop)
     }
 
-    /// chart-inspector, to be run by the caller with a kubeconfig in its environment.
+    /// chart-inspector, for the caller to run with a kubeconfig in its environment.
     ///
     /// # Errors
     /// When it is not built.
@@ -225,7 +225,7 @@ impl HostPlatform {
         [("KRATEO_NAMESPACE", NAMESPACE), ("PLUGIN_PORT", port)]
     }
 
-    /// Runs chart-inspector, where only the platform was installed.
+    /// Runs chart-inspector, if only the platform was installed.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -260,7 +260,7 @@ impl HostPlatform {
         self.run_controller_in(NAMESPACE, resource, version, further)
     }
 
-    /// The same in another namespace than the platform's: that of the definition, where core-provider has it there.
+    /// The same in another namespace than the platform's: the definition's, if core-provider places controllers there.
     ///
     /// # Errors
     /// As [`HostPlatform::run_controller`].
@@ -278,7 +278,7 @@ impl HostPlatform {
         self.run(CONTROLLER, namespace, &account, &[], &environment)
     }
 
-    /// That controller, to be run by the caller with a kubeconfig in its environment.
+    /// That controller, for the caller to run with a kubeconfig in its environment.
     ///
     /// # Errors
     /// When its ServiceAccount is not there, or it is not built.
@@ -314,7 +314,7 @@ impl HostPlatform {
         ])
     }
 
-    /// Kills the controller, as the kubelet does with a pod that goes.
+    /// Kills the controller, as the kubelet does with a deleted pod.
     ///
     /// # Errors
     /// When it does not run.
@@ -322,7 +322,7 @@ impl HostPlatform {
         self.kill_controller_in(NAMESPACE, resource, version)
     }
 
-    /// The same of one that runs in another namespace.
+    /// The same for one that runs in another namespace.
     ///
     /// # Errors
     /// When it does not run.
@@ -334,7 +334,7 @@ impl HostPlatform {
         ))
     }
 
-    /// What the kubelet would put into the controller's pod: a token that chart-inspector asks for.
+    /// What the kubelet would mount into the controller's pod: a token for chart-inspector.
     fn token_file(&self, namespace: &str, account: &str) -> Result<PathBuf> {
         let token = self.site.run(self.site.kubectl([
             "create",
@@ -350,7 +350,7 @@ impl HostPlatform {
         Ok(file)
     }
 
-    /// A program as a ServiceAccount: it may do what that may, and no more. No proxy of this machine is asked.
+    /// Runs a program as a ServiceAccount, with exactly its rights, and without the proxy of this machine.
     fn run(
         &self,
         program: &str,
@@ -370,22 +370,22 @@ impl HostPlatform {
             .start_program(&name, &image::binary(program)?, arguments, &environment)
     }
 
-    /// What a type's controller is called among the programs of the control plane.
+    /// The name of a type's controller among the programs of the control plane.
     pub fn controller_name(resource: &str, version: &str) -> String {
         program_name(CONTROLLER, NAMESPACE, &format!("{resource}-{version}"))
     }
 
-    /// The same of chart-inspector.
+    /// The same for chart-inspector.
     pub fn inspector_name() -> String {
         program_name(INSPECTOR, NAMESPACE, &format!("{RELEASE}-{INSPECTOR}"))
     }
 
-    /// The same of core-provider.
+    /// The same for core-provider.
     pub fn provider_name() -> String {
         program_name(PROVIDER, NAMESPACE, RELEASE)
     }
 
-    /// Where chart-inspector answers, with a slash at its end.
+    /// The URL of chart-inspector, with a slash at its end.
     pub fn inspector_url(&self) -> String {
         format!("http://{}/", self.inspector)
     }
@@ -413,7 +413,7 @@ fn program_name(program: &str, namespace: &str, account: &str) -> String {
     format!("{program}.{namespace}.{account}")
 }
 
-/// A port that nobody uses now.
+/// A port that is free now.
 ///
 /// # Errors
 /// When all are taken.
@@ -422,13 +422,13 @@ pub fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// A registry's access by one password, as a file in `folder`.
+/// A password file for a registry, in `folder`.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn password(folder: &Path, username: &str, password: &str) -> Result<Access> {
     let file = folder.join("htpasswd");
-    // The lowest cost there is: this keeps nothing secret.
+    // The lowest cost there is, because this protects nothing.
     let hash = bcrypt::hash(password, 4)?;
     std::fs::write(&file, format!("{username}:{hash}\n"))?;
     Ok(Access::Password(file))

@@ -1,4 +1,4 @@
-//! An HTTP server on loopback that writes down who asked for what, and that can misbehave.
+//! An HTTP server on loopback that records all requests, and that can misbehave.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A request, as far as tests look at it.
+/// A request, with the parts that tests look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// The path.
@@ -28,7 +28,7 @@ pub struct Asked {
     pub query: String,
     /// The header `Authorization`.
     pub authorization: Option<String>,
-    /// True when any header holds something that looks like a credential: a cookie, or `authorization` of a proxy.
+    /// True if any header contains something that looks like a credential: a cookie, or `authorization` of a proxy.
     pub other_credentials: bool,
 }
 
@@ -47,11 +47,11 @@ pub enum Answer {
     AskToken(String),
     /// 302 to this URL.
     Redirect(String),
-    /// 200 and so many zeros, sent as fast as they are taken.
+    /// 200 and this many zeros, sent as fast as they are read.
     Zeros(u64),
     /// 200 and a few of these bytes; then nothing, and the connection stays open.
     Stall(Vec<u8>),
-    /// The connection is dropped while the answer, these bytes, is being made.
+    /// The connection is closed in the middle of the answer, which consists of these bytes.
     Drop(Vec<u8>),
 }
 
@@ -81,7 +81,7 @@ impl HttpServer {
         Self::start_at(Ipv4Addr::LOCALHOST, decide)
     }
 
-    /// The same at an address of this host.
+    /// The same on another address of this host.
     ///
     /// # Errors
     /// As [`HttpServer::start`].
@@ -92,7 +92,7 @@ impl HttpServer {
         Self::listen(host, None, decide)
     }
 
-    /// The same by TLS, with the certificate and the key of these files of PEM.
+    /// The same with TLS, with the certificate and the key in these PEM files.
     ///
     /// # Errors
     /// When a file cannot be used, or no port is free.
@@ -170,7 +170,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// Connections on which TLS has begun; those on which it fails are dropped.
+/// Connections on which the TLS handshake has begun; those on which it fails are dropped.
 struct TlsListener {
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -260,7 +260,7 @@ fn start_of(bytes: Vec<u8>, length: usize) -> impl Stream<Item = std::io::Result
     stream::iter([Ok(Bytes::from(bytes).slice(..length))])
 }
 
-/// In pieces, so that nobody has to hold all of them.
+/// In pieces, so that the whole answer is never in memory.
 fn zeros(count: u64) -> Body {
     const PIECE: Bytes = Bytes::from_static(&[0; 1 << 16]);
     let length = PIECE.len() as u64;

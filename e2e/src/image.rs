@@ -1,4 +1,4 @@
-//! Our programs as images: static binaries that cargo has built, through the project's own Dockerfile.
+//! Our programs as images: static binaries from cargo, packed by the project's own Dockerfile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub const PROGRAMS: [&str; 6] = [
     "kco",
 ];
 
-/// Those of them that make a composition run.
+/// The programs among them that are needed for compositions.
 pub const ENGINE: [&str; 4] = [
     "core-provider",
     "composition-dynamic-controller",
@@ -72,7 +72,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The program as cargo has built it, beside this very one.
+/// The program as built by cargo, beside this one.
 ///
 /// # Errors
 /// When it is not built.
@@ -89,7 +89,7 @@ pub fn binary(program: &str) -> Result<PathBuf> {
     }
 }
 
-/// Symbols tell a debugger on the host more than a pod; without them an image is a tenth of the size.
+/// Symbols are only useful to a debugger on the host; without them an image is a tenth of the size.
 fn strip(from: &Path, to: &Path) -> Result<()> {
     output(Command::new("strip").arg("-o").arg(to).arg(from)).map(drop)
 }

@@ -1,5 +1,5 @@
-//! A program killed at every write of a life, then started again: does each step of that life end as if nothing had
-//! happened?
+//! A program killed at every write of an object's life, then started again: does each step of that life end as if
+//! nothing had happened?
 
 use std::fmt::Debug;
 use std::process::Command;
@@ -12,18 +12,18 @@ use crate::progress;
 use crate::proxy::{KillAt, Outcome, Proxy, SIDES, Side};
 use crate::releases::difference;
 
-/// How long a step may take until it is called lost.
+/// How long a step may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What is lived through again for each kill, in steps.
+/// The life that is repeated for each kill, in steps.
 pub trait Life {
     /// One of its steps.
     type Step: Copy + Debug + 'static;
 
-    /// All of them, in their order.
+    /// All of them, in order.
     const STEPS: &'static [Self::Step];
 
-    /// After so long without a write a step is over.
+    /// A step is over after this long without a write.
     const QUIET: Duration;
 
     /// What a user does before the step.
@@ -32,7 +32,7 @@ pub trait Life {
     /// When the API server refuses it.
     fn ask_for(&self, step: Self::Step) -> Result<()>;
 
-    /// The program, to be started behind a door.
+    /// The program, to be started behind a proxy.
     ///
     /// # Errors
     /// When it is not built.
@@ -41,16 +41,16 @@ pub trait Life {
     /// True when the user has what was asked for.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// When that cannot be determined.
     fn is_over(&self, step: Self::Step) -> Result<bool>;
 
-    /// What is there after a step, in words that are the same in all lives.
+    /// The state after a step, in a form that is the same in all lives.
     ///
     /// # Errors
     /// When it cannot be read, or the way there was wrong.
     fn end(&self, step: Self::Step) -> Result<Vec<Value>>;
 
-    /// What is seen of a step that does not come to its end.
+    /// What can be seen of a step that does not finish.
     fn looks(&self) -> String;
 
     /// What happens between a kill and the next start.
@@ -62,8 +62,8 @@ pub trait Life {
     }
 }
 
-/// Kills at every `stride`th write of each step, the first time in the middle of a stride, before and after the write; 1
-/// is all of them. `begin` begins a life of this name.
+/// Kills before and after every `stride`th write of each step, beginning in the middle of a stride; 1 is all of them.
+/// `begin` begins a life with this name.
 ///
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
@@ -71,7 +71,7 @@ pub fn run<L: Life>(proxy: &Proxy, stride: usize, begin: impl Fn(&str) -> Result
     run_from(proxy, 1, stride, begin)
 }
 
-/// The same from a write on, to go on where a run was cut off: its last line says how far it came.
+/// The same beginning at a given write, to continue an interrupted run: its last line says how far it came.
 ///
 /// # Errors
 /// As [`run`].
@@ -102,7 +102,7 @@ struct Matrix<'p, B> {
     begin: B,
 }
 
-/// What is there after a step, and how many writes it took.
+/// The state after a step, and the number of its writes.
 type Ended = (Vec<Value>, usize);
 
 impl<L: Life, B: Fn(&str) -> Result<L>> Matrix<'_, B> {
@@ -158,7 +158,7 @@ impl<L: Life, B: Fn(&str) -> Result<L>> Matrix<'_, B> {
         }
     }
 
-    /// Runs the program until it is killed, and says at which write; none when the step was over before.
+    /// Runs the program until it is killed, and returns at which write; `None` if the step was over before.
     fn interrupt(&self, life: &L, step: L::Step, kill: Option<KillAt>) -> Result<Option<String>> {
         self.proxy.start(life.program()?, kill)?;
         let settled = self.is_settled(life, step);
@@ -189,14 +189,14 @@ impl<L: Life, B: Fn(&str) -> Result<L>> Matrix<'_, B> {
         Ok(())
     }
 
-    /// Waits until the step is over; false when the program ended before.
+    /// Waits until the step is over; false if the program exited before.
     fn is_settled(&self, life: &L, step: L::Step) -> Result<bool> {
         let begun = Instant::now();
         loop {
             if self.proxy.has_ended()? {
                 return Ok(false);
             }
-            // In this order: the first costs nothing.
+            // In this order, because the first check costs nothing.
             if self.proxy.is_quiet(L::QUIET) && life.is_over(step)? {
                 return Ok(true);
             }

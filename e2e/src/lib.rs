@@ -50,7 +50,7 @@ pub use scenario::Scenario;
 pub use shared::Shared;
 pub use site::Site;
 
-/// Says what is being done, so that nobody wonders during a long step.
+/// Prints what is being done, so that nobody wonders during a long step.
 pub fn progress(what: impl std::fmt::Display) {
     eprintln!("e2e: {what}");
 }

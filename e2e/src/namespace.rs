@@ -1,4 +1,4 @@
-//! A namespace of a cluster, and words for what scenarios do in it.
+//! A namespace of a cluster, and helpers for scenarios in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::watch::{Said, Watch};
 use crate::{Site, platform};
 
-/// How long anything may take until a scenario calls it lost. Far beyond what is expected: a busy machine
+/// How long anything may take before a scenario counts it as lost. Far longer than expected, because a busy machine
 /// must not fail a test.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How often an object is read that is watched.
+/// How often an object that is watched is also read.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// A namespace of its own.
@@ -24,7 +24,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes the namespace `name`, which enforces the restricted Pod Security standard.
+    /// Creates the namespace `name`, which enforces the restricted Pod Security standard.
     ///
     /// # Errors
     /// When the API server refuses it.
@@ -38,7 +38,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// One that is there, or will be.
+    /// A namespace that exists, or will exist.
     pub fn of(name: &str, site: &Site) -> Self {
         Self {
             name: name.to_owned(),
@@ -57,12 +57,12 @@ impl Namespace {
         &self.name
     }
 
-    /// True when something was waited for that never came.
+    /// True if something that was waited for never came.
     pub fn gave_up(&self) -> bool {
         self.gave_up.load(Ordering::Relaxed)
     }
 
-    /// Where it is.
+    /// The site.
     pub fn site(&self) -> &Site {
         &self.site
     }
@@ -116,7 +116,7 @@ impl Namespace {
             .site
             .kubectl(["auth", "can-i", verb, resource, "--as", &account]);
         command.args(["--namespace", &self.name]);
-        // It exits with 1 for "no", so its answer is what counts.
+        // It exits with 1 for "no", so only its output counts.
         let output = command.output()?;
         match String::from_utf8_lossy(&output.stdout).trim() {
             "yes" => Ok(true),
@@ -128,7 +128,7 @@ impl Namespace {
         }
     }
 
-    /// Why a ServiceAccount may not apply an object here; nothing when it may. It is a dry run.
+    /// Why a ServiceAccount may not apply an object here; `None` if it may. It is a dry run.
     ///
     /// # Errors
     /// When the object cannot be handed to kubectl.
@@ -154,7 +154,7 @@ impl Namespace {
         self.site.run(command)
     }
 
-    /// Runs `kco` in this namespace and gives what it says in JSON.
+    /// Runs `kco` in this namespace and returns its JSON output.
     ///
     /// # Errors
     /// As [`Namespace::kubectl`].
@@ -185,7 +185,7 @@ impl Namespace {
         }
     }
 
-    /// Waits until the object says what `is_so` wants, and gives it.
+    /// Waits until `is_so` accepts the object, and returns it.
     ///
     /// # Errors
     /// After two minutes, with the object as it was seen last.
@@ -224,8 +224,9 @@ impl Namespace {
         self.follow(resource, name, " to go", |state| state.is_none())
     }
 
-    /// Tells `is_over` each state of an object, `None` while it is not there, until that says true. A watch tells of
-    /// changes at once; the object is also read now and then, for a watch says nothing of what was never there.
+    /// Passes each state of an object to `is_over`, `None` while it does not exist, until that returns true. A watch
+    /// reports changes at once; the object is also read now and then, because a watch says nothing about an object that
+    /// never existed.
     fn follow(
         &self,
         resource: &str,
@@ -294,7 +295,7 @@ pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
         .find(|condition| condition["type"] == type_)
 }
 
-/// True when an object says that it is Ready as it is asked for now.
+/// True if an object reports that it is Ready in its current generation.
 pub fn is_ready(object: &Value) -> bool {
     condition(object, "Ready").is_some_and(|ready| {
         ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]

@@ -1,5 +1,5 @@
-//! The `NetworkPolicies` of `charts/core-provider`, enforced by kube-router on a cluster of its own: which connections they
-//! let through and which they refuse, each tried without them first.
+//! The `NetworkPolicies` of `charts/core-provider`, enforced by kube-router on a cluster of its own: which connections
+//! they allow and which they refuse. Each connection is first tried without them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 use crate::admission::{composition, failed_open, judged_chart, wait_until_judged};
 use crate::{Namespace, Scenario, namespace, platform, progress};
 
-/// Of the API server. The host reaches it by this alone.
+/// The node of the API server, and the only one through which the host reaches it.
 const API_SERVER_NODE: &str = "node-1";
 
-/// Of the programs: not the API server's, since kube-router lets a node reach its own pods, as probes have to.
+/// The node of the programs: another one than the API server's, because kube-router lets a node reach its own pods, for
+/// probes.
 const PROGRAMS_NODE: &str = "node-2";
 
 /// The namespace that `networkPolicy.metrics` names.
@@ -29,26 +30,26 @@ const DEFINITIONS: [(&str, &str); 2] = [("Judge", "judges"), ("Ruler", "rulers")
 /// Long enough for rules to be written on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Each connection as it was found without policies, which has to be open.
+    /// Each connection as found without policies, which must be open.
     pub without: Vec<Attempt>,
-    /// Each as it was found with them.
+    /// Each as found with them.
     pub with: Vec<Attempt>,
-    /// Those that tell when `networkPolicy.apiServers` is another machine's address.
+    /// Connections that show the effect of setting `networkPolicy.apiServers` to another machine's address.
     pub misnamed: Vec<Attempt>,
-    /// Those that tell when controllers run beside their definitions.
+    /// Connections that show the effect of running controllers beside their definitions.
     pub moved: Vec<Attempt>,
 }
 
 impl Outcome {
-    /// True when each was found as it should be.
+    /// True if each was found as expected.
     pub fn is_good(&self) -> bool {
         self.otherwise() == 0
     }
 
-    /// So many were not found as they should be, with policies or without.
+    /// How many were not found as expected, with policies or without.
     fn otherwise(&self) -> usize {
         let all = [&self.without, &self.with, &self.misnamed, &self.moved];
         let attempts = all.into_iter().flatten();
@@ -82,7 +83,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// True when it was found as it should be.
+    /// True if it was found as expected.
     pub fn is_as_expected(&self) -> bool {
         self.is_open == self.expected
     }
@@ -99,7 +100,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Lets all of it happen.
+/// Runs the whole trial.
 ///
 /// # Errors
 /// When cluster or platform do not come up, or the platform does not work with its policies.
@@ -138,7 +139,7 @@ pub fn run() -> Result<Outcome> {
     })
 }
 
-/// Applies a definition of a chart of that name and waits until compositions of it are judged.
+/// Applies a definition of a chart with that name and waits until compositions of it are validated.
 fn define(scenario: &Scenario, name: &str) -> Result<()> {
     let url = judged_chart(name)?.push(scenario.site())?;
     scenario.define(name, &url, "1.0.0")?;
@@ -156,7 +157,7 @@ struct Peer {
 /// Whose network a connection is opened from.
 #[derive(Debug, Clone)]
 enum Place {
-    /// This machine's, which is none of the cluster's.
+    /// This machine's, which is not part of the cluster.
     Host,
     /// A node's, by its name.
     Node(&'static str),
@@ -164,7 +165,7 @@ enum Place {
     Pod(String),
 }
 
-/// What takes it.
+/// The target.
 #[derive(Debug, Clone)]
 struct Target {
     name: &'static str,
@@ -172,16 +173,16 @@ struct Target {
     address: String,
 }
 
-/// One that is tried.
+/// A connection that is tried.
 #[derive(Debug)]
 struct Connection {
     from: Peer,
     to: Target,
-    /// Whether it is to be open with the policies.
+    /// Whether it should be open with the policies.
     is_admitted: bool,
 }
 
-/// The cluster, with all who connect.
+/// The cluster, and all peers that connect.
 struct Trial {
     scenario: Scenario,
     /// As `kubectl get endpointslices` names it.
@@ -195,12 +196,12 @@ struct Trial {
 }
 
 impl Trial {
-    /// Starts the pods that connect. Their programs do nothing for it: what is tried goes out from their network.
+    /// Starts the pods that connect. Their programs do nothing: connections are opened from the pods' network.
     fn prepare(scenario: Scenario) -> Result<Self> {
         let site = scenario.site();
         let monitoring = Namespace::make(MONITORING, site)?;
         let web = json!({"app": "web"});
-        // Who starts pods labels them as he likes.
+        // Whoever starts pods can give them any labels.
         let controller = json!({
             "app.kubernetes.io/component": "controller",
             "app.kubernetes.io/part-of": "krateoplatformops",
@@ -262,8 +263,8 @@ impl Trial {
         })
     }
 
-    /// Installs the platform with its policies, and starts anew those that are called: connections that are open stay
-    /// open whatever the policies say.
+    /// Installs the platform with its policies, and restarts the programs that are called, because open connections
+    /// stay open whatever the policies say.
     fn install(&self, api_server: &str, value: Option<&str>) -> Result<()> {
         let site = self.scenario.site();
         let mut values = vec![
@@ -282,7 +283,7 @@ impl Trial {
             platform.kubectl(&["rollout", "restart", &deployment])?;
             platform.kubectl(&["rollout", "status", &deployment, "--timeout=2m"])?;
         }
-        // One that is about to end is still listed.
+        // A pod that is being deleted is still listed.
         platform.wait_until("pods of before to go", || {
             let pods = platform.kubectl(&["get", "pods", "--output=json"])?;
             let pods: Value = serde_json::from_str(&pods)?;
@@ -292,12 +293,12 @@ impl Trial {
         })
     }
 
-    /// All connections, until each is as expected, or as they are after a while.
+    /// All connections, once each is as expected, or as they are after a while.
     fn attempts(&self, expected: impl Fn(&Connection) -> bool) -> Result<Vec<Attempt>> {
         self.settled(&self.connections()?, expected)
     }
 
-    /// Who is named as the API server is let through, and the API server is not: its webhook is not asked.
+    /// The machine named as API server gets through, but the real API server does not, so the webhook is not called.
     fn attempts_with_another_api_server(&self) -> Result<Vec<Attempt>> {
         let to = self.provider("the webhooks", 9443)?;
         let connection = |from: Peer, is_admitted| Connection {
@@ -331,11 +332,11 @@ impl Trial {
         Ok(attempts)
     }
 
-    /// With `cdc.namespace: definition` chart-inspector cannot tell a controller from a tenant's pod with its labels, and
-    /// the controllers have no policy. They go on working.
+    /// With `cdc.namespace: definition` chart-inspector cannot distinguish a controller from a tenant's pod with its
+    /// labels, and the controllers have no policy. They must keep working.
     fn attempts_with_moved_controllers(&self) -> Result<Vec<Attempt>> {
         let scenario = &self.scenario;
-        // The pod that a tenant has labelled has no such name.
+        // The pod that a tenant has labelled does not have such a name.
         let labels = "app.kubernetes.io/component=controller,app.kubernetes.io/name";
         let controller = scenario.wait_until("controllers beside their definitions", || {
             let list = |namespace: &Namespace| -> Result<Vec<Value>> {
@@ -454,7 +455,7 @@ impl Trial {
         })
     }
 
-    /// The address of a pod of the platform, which runs where it should.
+    /// The address of a pod of the platform, which must be on the expected node.
     fn pod(&self, labels: &str) -> Result<String> {
         let pods =
             self.scenario
@@ -475,7 +476,7 @@ impl Trial {
         text(&service["spec"]["clusterIP"])
     }
 
-    /// Each that is tried. Names say whom the port belongs to.
+    /// All connections that are tried. Names say who owns the port.
     fn connections(&self) -> Result<Vec<Connection>> {
         let site = self.scenario.site();
         let of_component = |component: &str| format!("app.kubernetes.io/component={component}");
@@ -542,13 +543,14 @@ impl Trial {
             (&self.scraper, &[&figures, &inspector, &controller_figures]),
             // Probes.
             (&node, &[&figures, &inspector, &controller_figures]),
-            // What the programs connect to is left alone.
+            // Connections of the programs are not restricted.
             (&provider, &[&kubernetes, &registry]),
             (&inspector_peer, &[&kubernetes, &registry]),
-            // What is not ours, too.
+            // Nor are those of other pods.
             (&self.near, &[&web]),
             (&stranger, &[&web]),
-            // A limit of policies: the API server's node puts its own address on what it passes from outside to a Service.
+            // A limit of policies: the API server's node replaces the source address of packets from outside to a
+            // Service by its own.
             (&stranger, &[&webhooks_service]),
         ];
         let ours = [
@@ -585,7 +587,7 @@ impl Trial {
     }
 }
 
-/// Each with all of its targets.
+/// Each peer with all of its targets.
 fn paired(groups: &[(&Peer, &[&Target])], is_admitted: bool) -> Vec<Connection> {
     let pairs = groups
         .iter()
@@ -599,11 +601,11 @@ fn paired(groups: &[(&Peer, &[&Target])], is_admitted: bool) -> Vec<Connection> 
         .collect()
 }
 
-/// What curl exits with when a connection is refused, or nobody answers in time.
+/// curl's exit status if a connection is refused, or nobody answers in time.
 const NO_CONNECTION: [i32; 2] = [7, 28];
 
 impl Trial {
-    /// Tries all until each is as expected, or for a while, and gives what was found last.
+    /// Tries all until each is as expected, or for a while, and returns the last results.
     fn settled(
         &self,
         connections: &[Connection],
@@ -628,7 +630,7 @@ impl Trial {
         }
     }
 
-    /// Opens a connection; what is said on it does not count.
+    /// Opens a connection; what is sent on it does not matter.
     fn is_open(&self, Connection { from, to, .. }: &Connection) -> Result<bool> {
         let mut curl = vec!["curl", "--silent", "--output", "/dev/null"];
         curl.extend(["--connect-timeout", "3", "--max-time", "5"]);
@@ -670,13 +672,14 @@ impl Trial {
     }
 }
 
-/// The network namespace that has this address. Nodes and pods run on this machine, so the processes of pods are seen.
+/// The network namespace that has this address. Nodes and pods run on this machine, so the processes of pods are
+/// visible.
 fn network_of(address: &str) -> Result<String> {
     let mut seen = BTreeSet::new();
     for entry in fs::read_dir("/proc")? {
         let process = entry?.path();
         let network = process.join("ns/net");
-        // Processes end while they are looked at, and not everything here is one.
+        // Processes exit meanwhile, and not every entry is a process.
         let Ok(id) = fs::read_link(&network) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! All that a migration, or an upgrade of the platform, has to leave alone, as it is at one moment.
+//! A snapshot of everything that a migration, or an upgrade of the platform, must leave alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::Site;
 
-/// What a release is recorded in.
+/// The type of Secrets that are release records.
 const RECORD: &str = "helm.sh/release.v1";
 
 /// How the name of a record begins.
 pub(crate) const RECORD_NAME: &str = "sh.helm.release.v1.";
 
-/// By which a controller of ours signs a record.
+/// The annotation by which a controller of ours signs a record.
 const MAC: &str = "krateo.io/release-mac";
 
 /// Objects of releases.
@@ -27,7 +27,7 @@ const KINDS: [&str; 5] = [
 
 /// One moment.
 pub(crate) struct Picture {
-    /// UIDs by kind, place and name: definitions, types, compositions, objects of releases, records.
+    /// UIDs by kind, namespace and name: definitions, types, compositions, objects of releases, records.
     uids: BTreeMap<String, String>,
     /// Records, each with whether a controller of ours signed it.
     records: BTreeMap<String, bool>,
@@ -41,11 +41,11 @@ pub(crate) struct Picture {
 #[derive(PartialEq, Eq)]
 struct Pod {
     name: String,
-    /// How often its containers were started anew.
+    /// How often its containers were restarted.
     restarts: u64,
 }
 
-/// In what a later moment differs.
+/// The differences of a later snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     uids: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Figures {
 }
 
 impl Picture {
-    /// Of releases in a namespace, and of the compositions of these types.
+    /// For releases in a namespace, and the compositions of these types.
     pub(crate) fn take(site: &Site, namespace: &str, types: &[&str]) -> Result<Self> {
         let mut picture = Self {
             uids: BTreeMap::new(),
@@ -107,14 +107,14 @@ impl Picture {
     }
 
     fn note(&mut self, name: String, object: &Value) {
-        // One that is on its way out is not there any more.
+        // A pod that is being deleted does not count.
         if object["metadata"]["deletionTimestamp"].is_null() {
             self.uids.insert(name, uid(object));
         }
     }
 
-    /// In what a later one differs; roles with a `*` beyond those of `own` are left behind. What others did to a release is
-    /// not counted: its objects, and records that nobody of ours signed.
+    /// The differences of a later snapshot; roles with a `*`, except those in `own`, count as left behind. Changes to a
+    /// release by others are not counted: its objects, and records that no controller of ours signed.
     pub(crate) fn against(&self, later: &Self, own: &[String], others: &BTreeSet<String>) -> Figures {
         let is_theirs = |name: &str| others.iter().any(|release| is_of(name, release));
         let uids = self
@@ -143,7 +143,7 @@ impl Picture {
         }
     }
 
-    /// The names of what is not as it was.
+    /// The names of everything that differs.
     pub(crate) fn moved(&self, later: &Self) -> Vec<String> {
         let uids = self.uids.iter();
         let uids = uids.filter(|(name, uid)| later.uids.get(*name) != Some(*uid));
@@ -155,7 +155,7 @@ impl Picture {
     }
 }
 
-/// True for a record and for an object of a release, by their names, as [`named`] gives them.
+/// True for a record and for an object of a release, by their names as printed by [`named`].
 fn is_of(name: &str, release: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
     let name = name.strip_prefix(RECORD_NAME).unwrap_or(name);
@@ -179,12 +179,12 @@ impl std::fmt::Display for Picture {
 }
 
 impl Figures {
-    /// The same where Krateo's own roles may still be there.
+    /// The same if Krateo's own roles may still exist.
     pub(crate) fn without_stars(self) -> Self {
         Self { stars: 0, ..self }
     }
 
-    /// The greater of each.
+    /// The greater number of each.
     pub(crate) fn worst(&self, other: &Self) -> Self {
         Self {
             uids: self.uids.max(other.uids),
@@ -215,7 +215,7 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// The roles with a rule that allows everything of something.
+/// Roles with a rule that contains a `*`.
 pub(crate) fn stars(site: &Site) -> Result<Vec<String>> {
     let all = list(
         site,
@@ -286,7 +286,7 @@ mod tests {
         let krateos = BTreeSet::from(["a-1".to_owned()]);
         let figures = before.against(&later, &[], &krateos);
         assert_eq!((figures.uids, figures.revisions, figures.passwords), (0, 1, 0));
-        // A revision of ours counts wherever it is.
+        // A revision that we wrote counts in any namespace.
         let later = picture(&[(&second, true)], &[]);
         assert_eq!(before.against(&later, &[], &krateos).revisions, 1);
     }

@@ -12,7 +12,7 @@ pub const RELEASE: &str = "core-provider";
 
 /// Installs the platform with the images of the site's registry and waits until it is up.
 ///
-/// Its namespace enforces the restricted Pod Security standard, so a pod that wants more never starts.
+/// Its namespace enforces the restricted Pod Security standard, so a pod that violates it never starts.
 ///
 /// # Errors
 /// When Helm fails or the pods do not come up.
@@ -20,7 +20,7 @@ pub fn install(site: &Site) -> Result<()> {
     install_with(site, &[])
 }
 
-/// As [`install`], with further values of its chart, each as `--set` takes it. One that is installed is upgraded.
+/// Like [`install`], with additional values of its chart, each as for `--set`. An existing installation is upgraded.
 ///
 /// # Errors
 /// As [`install`].
@@ -49,7 +49,7 @@ pub fn install_with(site: &Site, values: &[String]) -> Result<()> {
         // The tag stays the same from one build to the next.
         "image.pullPolicy=Always",
         "--set",
-        // What is changed on a bundle is found at the next poll: minutes, where nobody waits for it.
+        // Changes of a bundle may only be found at the next poll, which takes minutes if nobody shortens it.
         "coreProvider.env.CORE_PROVIDER_POLL_INTERVAL=10s",
         "--wait",
         "--timeout",
@@ -61,7 +61,7 @@ pub fn install_with(site: &Site, values: &[String]) -> Result<()> {
     site.run(command).map(drop)
 }
 
-/// Removes the platform and all that `helm uninstall` leaves: the definitions' type and the namespace.
+/// Removes the platform and everything that `helm uninstall` leaves: the definitions' type and the namespace.
 ///
 /// # Errors
 /// When Helm fails, or something does not go.
@@ -93,7 +93,7 @@ pub fn apply(site: &Site, manifest: &str) -> Result<()> {
     apply_with(site, manifest, &[])
 }
 
-/// Tries to, and changes nothing.
+/// A dry run of it.
 ///
 /// # Errors
 /// As [`apply`].

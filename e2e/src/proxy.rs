@@ -1,8 +1,8 @@
-//! A door between a program and the API server: it counts what is written, kills the program at a write, and answers as an
-//! API server does that is in trouble.
+//! A proxy between a program and the API server: it counts writes, kills the program at a given write, and can answer
+//! like an API server in trouble.
 //!
-//! The program gets a kubeconfig that names this door. Requests go on as admin or as a ServiceAccount, so that nothing
-//! but the door differs from a run without it.
+//! The program gets a kubeconfig that names this proxy. Requests are forwarded as admin or as a ServiceAccount, so that
+//! only the proxy differs from a run without it.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -27,12 +27,12 @@ use tokio::runtime::Runtime;
 /// How long a short watch lasts.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// When, in the course of a write, the program is killed.
+/// The moment, relative to a write, at which the program is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The API server has not seen the request.
     Before,
-    /// The API server has carried it out; the program has not heard of it.
+    /// The API server has carried it out; the program has not received the answer.
     After,
 }
 
@@ -44,31 +44,31 @@ pub const SIDES: [Side; 2] = [Side::Before, Side::After];
 pub struct KillAt {
     /// Which write.
     pub write: usize,
-    /// On which side of it.
+    /// Before or after it.
     pub side: Side,
 }
 
-/// What is wrong with the API server, as far as the program can tell.
+/// The trouble of the API server, as far as the program can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// Every request is answered with 500.
     Failing,
-    /// Every other change and removal of an object is answered with 409: somebody else was faster.
+    /// Every other change and removal of an object is answered with 409, as if somebody else had changed it.
     Conflicts,
-    /// Every watch is answered with 410: what it wants to begin with is forgotten.
+    /// Every watch is answered with 410: its resource version is too old.
     Expired,
     /// Every watch ends after a second.
     ShortWatches,
 }
 
-/// What became of the kills.
+/// The results of the kills.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// How often the program was killed.
     pub kills: usize,
-    /// How often all ended as it should.
+    /// How often everything ended as it should.
     pub converged: usize,
-    /// What was wrong with the others.
+    /// What went wrong in the others.
     pub faults: Vec<String>,
 }
 
@@ -78,18 +78,18 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// How a run behind the door ended.
+/// The result of a run behind the proxy.
 #[derive(Debug)]
 pub struct Run {
-    /// What the program ended with.
+    /// The program's exit status.
     pub status: ExitStatus,
-    /// The writes that it asked for, in their order: `PATCH /api/v1/…`.
+    /// The writes that it requested, in order: `PATCH /api/v1/…`.
     pub writes: Vec<String>,
-    /// What it said on both outputs.
+    /// Its output.
     pub said: String,
 }
 
-/// The door.
+/// The proxy.
 pub struct Proxy {
     runtime: Runtime,
     door: Arc<Door>,
@@ -99,7 +99,7 @@ pub struct Proxy {
 struct Door {
     api_server: String,
     client: reqwest::Client,
-    /// A token of whom requests go on as; without it, the client's own certificate tells.
+    /// The token with which requests are forwarded; without it, the client's certificate is used.
     token: Option<String>,
     counts_leases: bool,
     plan: Mutex<Plan>,
@@ -108,7 +108,7 @@ struct Door {
     troubled: AtomicUsize,
 }
 
-/// The program that runs, and what is to happen to it.
+/// The running program, and what is to happen to it.
 #[derive(Default)]
 struct Plan {
     program: Option<Program>,
@@ -123,7 +123,7 @@ struct Program {
 }
 
 impl Proxy {
-    /// Opens a door to the API server of `plane`, as admin.
+    /// Opens a proxy to the API server of `plane`, as admin.
     ///
     /// # Errors
     /// When no port is free, or the admin's credentials cannot be read.
@@ -131,8 +131,8 @@ impl Proxy {
         Self::with(plane, client(plane, true)?, None)
     }
 
-    /// Opens a door to the API server of `plane`, as a `ServiceAccount`. Writes of Leases do not count: a controller
-    /// renews them in its own time.
+    /// Opens a proxy to the API server of `plane`, as a `ServiceAccount`. Writes of Leases do not count, because
+    /// controllers renew them at any time.
     ///
     /// # Errors
     /// As [`Proxy::open`], and when there is no such account.
@@ -177,7 +177,7 @@ impl Proxy {
         })
     }
 
-    /// Runs a program to its end, behind the door; `kill` ends it early.
+    /// Runs a program to its end behind the proxy; `kill` ends it early.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -186,12 +186,12 @@ impl Proxy {
         while !self.has_ended()? {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // What was on its way to the API server when the program was killed arrives, or does not.
+        // A request that was in flight when the program was killed may or may not arrive.
         std::thread::sleep(Duration::from_millis(if kill.is_some() { 50 } else { 0 }));
         self.stop()
     }
 
-    /// Starts a program behind the door; `kill` ends it early. One runs at a time.
+    /// Starts a program behind the proxy; `kill` ends it early. Only one runs at a time.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -202,7 +202,7 @@ impl Proxy {
             .stdin(Stdio::null())
             .stdout(File::create(log.path())?)
             .stderr(File::options().append(true).open(log.path())?);
-        // Held until the program is known, so that none of its requests finds it missing.
+        // Locked until the program is known, so that none of its requests finds it missing.
         let mut plan = self.door.plan();
         let child = command.spawn().context("could not start the program")?;
         *plan = Plan {
@@ -213,7 +213,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// True when the program has ended by itself, or was killed at its write.
+    /// True if the program has exited by itself, or was killed at its write.
     ///
     /// # Errors
     /// When none was started.
@@ -223,7 +223,7 @@ impl Proxy {
         Ok(program.child.try_wait()?.is_some())
     }
 
-    /// What is wrong from now on; nothing with `None`.
+    /// The trouble from now on; `None` for none.
     pub fn make_trouble(&self, trouble: Option<Trouble>) {
         *self.door.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
@@ -233,19 +233,19 @@ impl Proxy {
         self.door.troubled.load(Ordering::Relaxed)
     }
 
-    /// True when the program asked for no write for so long.
+    /// True if the program has requested no write for this long.
     pub fn is_quiet(&self, time: Duration) -> bool {
         self.door.plan().wrote.is_none_or(|wrote| wrote.elapsed() > time)
     }
 
-    /// Ends the program, if it has not ended, and says how it went.
+    /// Ends the program if it is still running, and returns how it went.
     ///
     /// # Errors
     /// When none was started.
     pub fn stop(&self) -> Result<Run> {
         let mut plan = std::mem::take(&mut *self.door.plan());
         let mut program = plan.program.take().context("no program was started")?;
-        // It may have ended by itself; that is as good.
+        // It may have exited by itself, which is fine.
         let _ = program.child.kill();
         Ok(Run {
             status: program.child.wait()?,
@@ -255,9 +255,9 @@ impl Proxy {
     }
 }
 
-/// A client of the API server of `plane`: the admin's, or nobody's.
+/// A client of the API server of `plane`, with the admin's certificate or none.
 pub(crate) fn client(plane: &ControlPlane, admin: bool) -> Result<reqwest::Client> {
-    // Another one may be there already; both are ring.
+    // A provider may be installed already; both are ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let pki = plane.folder().join("pki");
     let read = |name: &str| fs::read(pki.join(name)).with_context(|| format!("could not read {name}"));
@@ -274,10 +274,10 @@ pub(crate) fn client(plane: &ControlPlane, admin: bool) -> Result<reqwest::Clien
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Nobody may have stopped the program, and nobody else will: an error says that there is none.
+        // The program may not have been stopped yet, and nobody else will do it; an error means that there is none.
         let _ = self.stop();
         let _ = fs::remove_file(&self.kubeconfig);
-        // Connections that are still open have nobody at their other end.
+        // Connections that are still open have no peer any more.
         let runtime = std::mem::replace(&mut self.runtime, empty_runtime());
         runtime.shutdown_background();
     }
@@ -315,7 +315,7 @@ impl Door {
         trouble.filter(|_| is_met)
     }
 
-    /// Notes a write, and says whether the program dies at it.
+    /// Records a write, and returns whether the program is killed at it.
     fn note(&self, write: String) -> Option<Side> {
         let mut plan = self.plan();
         plan.writes.push(write);
@@ -328,13 +328,13 @@ impl Door {
 
     fn kill(&self) {
         if let Some(program) = &mut self.plan().program {
-            // It may have ended by itself; that is as good.
+            // It may have exited by itself, which is fine.
             let _ = program.child.kill();
         }
     }
 }
 
-/// Lets a request pass, or not.
+/// Forwards a request, or does not.
 async fn pass(State(door): State<Arc<Door>>, request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
     let is_watch = is_watch(request.uri().query());
@@ -381,7 +381,7 @@ fn refusal(code: u16, reason: &str, message: &str) -> Response {
     response
 }
 
-/// A watch that has one event: that it cannot begin.
+/// A watch with one event: an error, because it cannot begin.
 fn expired() -> Response {
     let object = status(410, "Expired", "too old resource version");
     json_response(&json!({"type": "ERROR", "object": object}))
@@ -401,14 +401,14 @@ fn json_response(answer: &Value) -> Response {
     response
 }
 
-/// An answer that nobody hears.
+/// An answer that nobody receives.
 fn nobody() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response
 }
 
-/// Sends a request on; `to_the_end` waits for the whole answer before it is given back.
+/// Forwards a request; with `to_the_end` it waits for the whole answer before returning it.
 async fn forward(door: &Door, request: Request, to_the_end: bool) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -434,7 +434,7 @@ async fn forward(door: &Door, request: Request, to_the_end: bool) -> Result<Resp
     Ok(response.body(body)?)
 }
 
-/// Headers without those that are about one connection, or about a length that changes on the way.
+/// Headers, except those that concern one connection, or a length that changes on the way.
 fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
     for name in [
         header::HOST,
@@ -449,14 +449,14 @@ fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Whether a request is to change what is stored. Dry runs and reviews only ask.
+/// Whether a request changes stored objects. Dry runs and reviews do not.
 fn is_write(method: &Method, path: &str, query: Option<&str>) -> bool {
     let changes = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method);
     let is_dry = query.is_some_and(|query| query.split('&').any(|pair| pair == "dryRun=All"));
     changes && !is_dry && !path.ends_with("reviews")
 }
 
-/// Whether a request is to be told of changes as they come.
+/// Whether a request is a watch.
 fn is_watch(query: Option<&str>) -> bool {
     let says_so = |pair: &str| matches!(pair, "watch" | "watch=1" | "watch=true");
     query.is_some_and(|query| query.split('&').any(says_so))

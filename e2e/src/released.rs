@@ -1,4 +1,4 @@
-//! A release, as `make release` makes it, brought to a cluster the way its users do: images and charts in a registry, then
+//! A release, as `make release` builds it, installed on a cluster as users do it: images and charts in a registry, then
 //! the commands of the README.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cosign::Repository;
 use crate::{Site, image, progress};
 
-/// The section whose commands are carried out.
+/// The section whose commands are run.
 const SECTION: &str = "## From nothing to a first composition";
 /// Where the README says that releases are published.
 const PUBLISHED: &str = "ghcr.io/krateo";
@@ -33,7 +33,7 @@ pub struct Released {
 }
 
 impl Released {
-    /// Reads what stands in the folder.
+    /// Reads the contents of the folder.
     ///
     /// # Errors
     /// When it holds no release.
@@ -88,7 +88,7 @@ impl Released {
         Ok(archives.len())
     }
 
-    /// Carries out the README's commands and shows what they print.
+    /// Runs the README's commands and prints their output.
     ///
     /// # Errors
     /// When one fails.
@@ -116,7 +116,7 @@ impl Released {
         Ok(())
     }
 
-    /// A command of the README for this release and for a registry without TLS.
+    /// A command of the README, adapted to this release and to a registry without TLS.
     fn adapted(&self, script: &str, site: &Site) -> String {
         let local = format!("{}/{FOLDER}", site.registry());
         let version = self.version();
@@ -140,7 +140,8 @@ impl Released {
             .replace(PUBLISHED, &local)
     }
 
-    /// That all pods of the platform and of the composition run images of the release, by digest; gives how many do.
+    /// Checks that all pods of the platform and of the composition run images of the release, by digest; returns how
+    /// many do.
     ///
     /// # Errors
     /// When one runs another.
@@ -175,7 +176,7 @@ impl Released {
         Ok(count)
     }
 
-    /// Has the definition accept only charts that the release's key signed.
+    /// Makes the definition accept only charts signed by the release's key.
     ///
     /// # Errors
     /// When the chart is refused.
@@ -273,7 +274,7 @@ impl Layout {
         self.root["digest"].as_str().unwrap_or_default()
     }
 
-    /// Where it is published below the folder of all: `kco`, `charts/web`.
+    /// Its path below the common folder: `kco`, `charts/web`.
     fn path(&self) -> Option<&str> {
         let name = self.annotation("io.containerd.image.name");
         let path = name.strip_prefix(PUBLISHED)?.strip_prefix('/')?;
@@ -295,7 +296,7 @@ impl Layout {
     }
 }
 
-/// The version that the README's commands name: that of this workspace.
+/// The version in the README's commands: that of this workspace.
 fn readme_version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
@@ -330,8 +331,8 @@ fn indented(script: &str) -> String {
     lines.join("\n")
 }
 
-/// Publishes a release in the registry of a new cluster, follows the README there, and checks what runs; gives the last line.
-/// The cluster is kept when that is asked for.
+/// Publishes a release in the registry of a new cluster, runs the README's commands there, and checks what runs;
+/// returns the last line. The cluster is kept on request.
 ///
 /// # Errors
 /// When something does not come up as the README says.

@@ -1,4 +1,4 @@
-//! One scenario: a namespace of its own on the cluster that all share, with our programs in pods.
+//! One scenario: its own namespace on the shared cluster, with our programs in pods.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl Deref for Scenario {
 }
 
 impl Scenario {
-    /// Starts the shared cluster when it is the first, and makes the namespace `name`, which enforces the
+    /// Starts the shared cluster if it does not run yet, and creates the namespace `name`, which enforces the
     /// restricted Pod Security standard.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Scenario {
         Self::alone_on(name, Options::default(), |_| Ok(()))
     }
 
-    /// As [`Scenario::alone`], on a cluster with these options, to which `prepare` does something before the platform is
+    /// Like [`Scenario::alone`], on a cluster with these options, which `prepare` changes before the platform is
     /// installed.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Scenario {
         image::reference(&self.shared.site, "web-server")
     }
 
-    /// Pushes `e2e/charts/web` under another name, so that scenarios do not meet in one type.
+    /// Pushes `e2e/charts/web` under another name, so that scenarios do not share a type.
     ///
     /// # Errors
     /// When Helm fails.
@@ -88,7 +88,7 @@ impl Scenario {
         ChartFolder::copy("web", name, version)?.push(&self.shared.site)
     }
 
-    /// What the web server of a release answers, asked from the node through its Service.
+    /// The answer of a release's web server, requested from the node through its Service.
     ///
     /// # Errors
     /// When nobody answers.
@@ -108,7 +108,7 @@ impl Scenario {
     }
 }
 
-/// What went wrong is in the logs, and the cluster is gone a moment later.
+/// The logs show what went wrong, and the cluster will be gone in a moment.
 impl Drop for Scenario {
     fn drop(&mut self) {
         if std::thread::panicking() || self.gave_up() {
@@ -137,7 +137,7 @@ pub fn on_node(cluster: &Cluster, command_line: &[&str]) -> Result<Command> {
     Ok(cluster.exec_in_node(node, command_line))
 }
 
-/// Where logs of what failed are kept: `$E2E_LOGS`, or a folder of the project's `target`.
+/// The folder for logs of failures: `$E2E_LOGS`, or a folder of the project's `target`.
 pub fn logs() -> PathBuf {
     std::env::var_os("E2E_LOGS").map_or_else(|| image::root().join("target/e2e-logs"), PathBuf::from)
 }
@@ -150,7 +150,7 @@ fn shared() -> Result<&'static Shared> {
         .map_err(|error| anyhow::anyhow!("{error}"))
 }
 
-/// A cluster with our images and the platform. It is dropped by its watchdog when this process ends.
+/// A cluster with our images and the platform. Its watchdog removes it when this process ends.
 fn set_up(options: Options, prepare: impl FnOnce(&Cluster) -> Result<()>) -> Result<Shared> {
     let (cluster, site) = cluster_with_images(options, prepare)?;
     let started = Instant::now();
@@ -166,8 +166,8 @@ fn set_up(options: Options, prepare: impl FnOnce(&Cluster) -> Result<()>) -> Res
     Ok(Shared { cluster, site })
 }
 
-/// A cluster with these options, to which `prepare` does something, and whose registry has our images. It is dropped by its
-/// watchdog when this process ends.
+/// A cluster with these options, changed by `prepare`, whose registry has our images. Its watchdog removes it when this
+/// process ends.
 ///
 /// # Errors
 /// When the cluster does not come up, an image cannot be built, or what `prepare` says.

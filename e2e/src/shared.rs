@@ -1,10 +1,10 @@
-//! What several tests of one process use, one after the other.
+//! Values that several tests of one process use, one after the other.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Result, anyhow};
 
-/// Something that is started by whoever needs it first. It goes with the process.
+/// A value that is started by the first test that needs it. It ends with the process.
 pub struct Shared<T>(OnceLock<Result<Mutex<T>, String>>);
 
 impl<T> Shared<T> {
@@ -13,7 +13,7 @@ impl<T> Shared<T> {
         Self(OnceLock::new())
     }
 
-    /// Waits until nobody else uses it. A test that failed with it leaves it to the others as it is.
+    /// Waits until nobody else uses it. If a test fails while it uses it, the others get it as it is.
     ///
     /// # Errors
     /// When it could not be started; each who asks is told so.

@@ -1,4 +1,4 @@
-//! Where things run: a cluster, a registry it pulls from, and the tools that talk to both.
+//! Where things run: a cluster, the registry it pulls from, and the tools for both.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Site {
         })
     }
 
-    /// A cluster of another kind, by its kubeconfig, with a registry that speaks HTTP without TLS.
+    /// An existing cluster, by its kubeconfig, with a registry without TLS.
     ///
     /// `storage` is a folder for the images while they are built.
     ///
@@ -124,7 +124,7 @@ impl Site {
         command
     }
 
-    /// What a command of this site printed.
+    /// The output of a command of this site.
     ///
     /// # Errors
     /// When it failed; the message has what it said.
@@ -133,7 +133,7 @@ impl Site {
     }
 }
 
-/// The real Helm, for what needs no cluster.
+/// The real Helm, for commands that need no cluster.
 ///
 /// # Errors
 /// When it cannot be built.

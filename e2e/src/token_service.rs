@@ -1,4 +1,4 @@
-//! A token service as registries name one: a password in, a signed token out that says what its holder may do.
+//! A token service, as registries refer to: it takes a password and issues a signed token with its holder's rights.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ const ISSUER: &str = "e2e-token-service";
 const SERVICE: &str = "e2e-registry";
 const KEY: &str = "e2e";
 
-/// How long a token holds.
+/// How long a token is valid.
 const VALID: Duration = Duration::from_mins(5);
 
 /// The service; it ends with this value.
@@ -55,7 +55,7 @@ impl TokenService {
         Ok(Self { server, public_key })
     }
 
-    /// What a registry has to be told to trust this service; `folder` takes the file with its key.
+    /// The settings by which a registry trusts this service; `folder` gets the file with its key.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -75,7 +75,7 @@ impl TokenService {
         self.server.host()
     }
 
-    /// Who asked for tokens.
+    /// Who requested tokens.
     pub fn asked(&self) -> Vec<Asked> {
         self.server.asked()
     }
@@ -94,7 +94,7 @@ fn public_key(key: &EcdsaKeyPair) -> Result<Value> {
     }))
 }
 
-/// A JSON Web Token for what the query asks, as the registry's documentation of its token authentication has it.
+/// A JSON Web Token for the scope in the query, as in the registry's documentation of token authentication.
 fn token(key: &EcdsaKeyPair, random: &SystemRandom, asked: &Asked) -> Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let claims = json!({

@@ -1,25 +1,25 @@
-//! What processes of this machine use: processor time, and memory where shared pages count once (PSS).
+//! Resource usage of processes on this machine: processor time, and memory where shared pages count once (PSS).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// What processes take, in KiB.
+/// Memory of processes, in KiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
     /// How many processes.
     pub processes: u64,
-    /// Where what several processes have counts once in total.
+    /// Proportional: memory shared by several processes counts once in total.
     pub pss: u64,
-    /// What of that are pages of files: the program.
+    /// The part of it that is pages of files: the program.
     pub pss_of_files: u64,
-    /// Where what several processes have counts for each.
+    /// Resident: memory shared by several processes counts for each.
     pub rss: u64,
 }
 
 impl Memory {
-    /// That of one process. None when it has ended, and for threads of the kernel.
+    /// Memory of one process. `None` if it has ended, and for threads of the kernel.
     pub fn of(process: &Path) -> Option<Self> {
         Self::read(&fs::read_to_string(process.join("smaps_rollup")).ok()?)
     }
@@ -68,12 +68,12 @@ pub fn control_group(process: &Path) -> Option<String> {
     fs::read_to_string(process.join("cgroup")).ok()
 }
 
-/// True of the control group of a pod's process. Under systemd the names of groups have underscores in UIDs.
+/// True for the control group of a pod's process. With systemd the names of groups have underscores in UIDs.
 pub fn is_of_pod(control_group: &str, uid: &str) -> bool {
     control_group.replace('_', "-").contains(&format!("pod{uid}"))
 }
 
-/// How a process is called.
+/// The name of a process.
 pub fn name(process: &Path) -> Option<String> {
     let name = fs::read_to_string(process.join("comm")).ok()?;
     Some(name.trim().to_owned())
@@ -85,7 +85,7 @@ pub fn cpu_seconds(process: &Path) -> Option<f64> {
     Some(ticks(&stat)? as f64 / 100.0)
 }
 
-/// The 14th and the 15th field of `/proc/<pid>/stat`: what a process has used of the processors, in ticks.
+/// The 14th and the 15th field of `/proc/<pid>/stat`: the processor time of a process, in ticks.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
@@ -109,7 +109,7 @@ pub fn only_process(called: &str) -> Result<PathBuf> {
     }
 }
 
-/// What the only process of that name has used of the processors, in seconds.
+/// The processor time of the only process of that name, in seconds.
 ///
 /// # Errors
 /// As [`only_process`], and when it ends meanwhile.

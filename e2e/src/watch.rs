@@ -1,4 +1,4 @@
-//! What `kubectl get --watch` says of one object. To ask again and again instead keeps a processor busy.
+//! Reads `kubectl get --watch` for one object, because polling keeps a processor busy.
 
 use std::io::BufReader;
 use std::process::{Child, Command, Stdio};
@@ -8,24 +8,24 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-/// One object, for as long as this is not dropped.
+/// Watches one object until this is dropped.
 pub struct Watch {
     kubectl: Child,
     states: Receiver<Option<Value>>,
 }
 
-/// What a watch said.
+/// An event of a watch.
 pub enum Said {
-    /// The object as it is now; `None` when it was removed. One that was never there is not told.
+    /// The object as it is now; `None` if it was removed. Nothing is reported for one that never existed.
     State(Option<Value>),
-    /// Nothing in this time.
+    /// No event in this time.
     Nothing,
-    /// That it has ended, as it does when the type is not there.
+    /// The watch has ended, as it does if the type does not exist.
     End,
 }
 
 impl Watch {
-    /// `kubectl` is to be told what to get of which object.
+    /// `kubectl` with arguments that select the object.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -51,7 +51,7 @@ impl Watch {
         Ok(Self { kubectl, states })
     }
 
-    /// What it says next.
+    /// The next event.
     pub fn next(&self, within: Duration) -> Said {
         match self.states.recv_timeout(within) {
             Ok(state) => Said::State(state),
@@ -63,7 +63,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = self.kubectl.kill();
         let _ = self.kubectl.wait();
     }

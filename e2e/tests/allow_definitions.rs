@@ -1,6 +1,6 @@
-//! A chart that brings definitions: its controller sets on them what the admin's word for that chart lists, on the
-//! definitions and charts that it lists, and nothing else, whatever it tries. The controller's account may do everything that
-//! RBAC knows here, so that it is its policy that refuses.
+//! A chart that brings definitions: its controller can set on them exactly what the admin's consent for that chart
+//! lists, on the listed definitions and charts, and nothing else, whatever it tries. The controller's account has every
+//! right that RBAC knows here, so that only its policy can refuse.
 
 use std::time::Instant;
 
@@ -34,12 +34,12 @@ fn name(number: usize) -> String {
     format!("component-{number:02}")
 }
 
-/// Where nobody listens: these charts are never fetched.
+/// An address without a server: these charts are never fetched.
 fn url(number: usize) -> String {
     format!("oci://127.0.0.1:1/platform/charts/{}", name(number))
 }
 
-/// The admin's word for so many components, in this version.
+/// The admin's consent for this many components, in this version.
 fn word(components: usize, version: &str) -> String {
     let entry = |number: usize| {
         json!({
@@ -50,7 +50,7 @@ fn word(components: usize, version: &str) -> String {
     Value::from((1..=components).map(entry).collect::<Vec<_>>()).to_string()
 }
 
-/// A definition as a release of the type has it.
+/// A definition as rendered by a release of the type.
 fn definition(number: usize) -> Value {
     json!({
         "apiVersion": "core.krateo.io/v1alpha1", "kind": "CompositionDefinition",
@@ -65,7 +65,7 @@ fn definition(number: usize) -> Value {
 fn changed(mut object: Value, at: &str, value: Value) -> Value {
     let (parent, key) = at.rsplit_once('/').unwrap();
     let parent = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-    // An annotation's name has a slash.
+    // Escaped, because an annotation's name contains a slash.
     parent.insert(key.replace("~1", "/"), value);
     object
 }
@@ -76,7 +76,7 @@ fn without(mut object: Value, key: &str) -> Value {
 }
 
 #[test]
-fn a_controller_sets_on_definitions_what_the_admin_lists_and_nothing_else() -> Result<()> {
+fn a_controller_sets_on_definitions_only_what_the_admin_lists() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace(HOME)?;
     platform.namespace(ELSEWHERE)?;
@@ -97,7 +97,7 @@ fn a_controller_sets_on_definitions_what_the_admin_lists_and_nothing_else() -> R
     may_do_everything(&scenario)?;
     the_kinds_of_components_are_in_the_bound(&scenario)?;
 
-    // What the chart is there for, on all of them, and once more as it is.
+    // What the chart needs to do, for all of them, and once more without a change.
     for number in 1..=COMPONENTS {
         for _ in 0..2 {
             assert_eq!(applied(&scenario, &definition(number))?, None, "{}", name(number));
@@ -110,10 +110,10 @@ fn a_controller_sets_on_definitions_what_the_admin_lists_and_nothing_else() -> R
     as_many_as_there_may_be(&scenario)
 }
 
-/// What an admin allows one definition, another of the same type does not get by naming its chart as the one that its
-/// compositions come from; only what that chart's templates have.
+/// What an admin allows one definition does not apply to another of the same type that claims to be the source of its
+/// compositions; only what that chart's templates contain applies.
 #[test]
-fn what_is_allowed_to_one_definition_is_not_carried_to_another_of_its_type() -> Result<()> {
+fn consent_for_one_definition_does_not_apply_to_another_of_its_type() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("allow-one")?;
     let registry = platform
@@ -180,7 +180,7 @@ fn what_is_allowed_to_one_definition_is_not_carried_to_another_of_its_type() -> 
     Ok(())
 }
 
-/// Kinds that nobody serves, by the plural that they will have.
+/// Kinds that are not served, by the plural that they will have.
 fn the_kinds_of_components_are_in_the_bound(scenario: &Namespace) -> Result<()> {
     let steward = scenario.wait("compositiondefinitions", "steward", |definition| {
         definition["status"]["bound"]["kinds"].is_array()
@@ -220,7 +220,7 @@ fn judged(attempts: &[Attempt], attempt: impl Fn(&Value) -> Result<Option<String
     Ok(())
 }
 
-/// Definitions that are not there: number 1 under other circumstances, or another than those that are listed.
+/// Definitions that do not exist yet: number 1 with variations, or one that is not listed.
 #[expect(clippy::too_many_lines, reason = "one list, an entry for each attempt")]
 fn new_definitions() -> Vec<Attempt> {
     let fresh = |object: Value| changed(object, "/metadata/name", json!("fresh"));
@@ -351,12 +351,12 @@ fn new_definitions() -> Vec<Attempt> {
 /// A change to another chart.
 const OTHER_CHART: &str = r#"{"spec": {"chart": {"version": "1.0.1"}}}"#;
 
-/// The same, without what is allowed to the former chart.
+/// The same, without the annotations that were allowed for the previous chart.
 const OTHER_CHART_ALONE: &str = r#"{"metadata": {"annotations": {
     "krateo.io/allowed-kinds": null, "krateo.io/allowed-namespaces": null, "krateo.io/allow-chart-rbac": null
 }}, "spec": {"chart": {"version": "1.0.1"}}}"#;
 
-/// Nothing of what is allowed.
+/// None of the allowed annotations.
 const NO_ANNOTATIONS: &str = r#"{"metadata": {"annotations": {
     "krateo.io/allowed-kinds": null, "krateo.io/allowed-namespaces": null, "krateo.io/allow-chart-rbac": null
 }}}"#;
@@ -364,7 +364,7 @@ const NO_ANNOTATIONS: &str = r#"{"metadata": {"annotations": {
 /// An annotation that an entry lists.
 const LISTED: &str = r#"{"metadata": {"annotations": {"krateo.io/allow-chart-rbac": "true"}}}"#;
 
-/// Definitions that are there, be they the release's own, the admin's, or that of the type itself.
+/// Definitions that exist: the release's own, the admin's, or the type's own.
 fn changes_of_definitions_that_are_there(scenario: &Namespace) -> Result<()> {
     let by_admin = |name: &str, chart: usize| {
         scenario.apply(&json!({
@@ -374,7 +374,7 @@ fn changes_of_definitions_that_are_there(scenario: &Namespace) -> Result<()> {
         }))
     };
     by_admin("of-the-admin", 1)?;
-    // One that is listed, but is the admin's own.
+    // One that is listed, but belongs to the admin.
     scenario.kubectl(&["delete", "compositiondefinition", &name(18), "--timeout=90s"])?;
     scenario.apply(&without(definition(18), "labels"))?;
 
@@ -469,10 +469,10 @@ fn changes_of_definitions_that_are_there(scenario: &Namespace) -> Result<()> {
     changes_in_two_steps(scenario)
 }
 
-/// Each step may be allowed, but not where both lead.
+/// Each step alone may be allowed, but not both together.
 fn changes_in_two_steps(scenario: &Namespace) -> Result<()> {
     let admins = name(18);
-    // First it is made the release's, then its chart is changed.
+    // First add the label of a release, then change the chart.
     assert_eq!(
         as_controller(
             scenario,
@@ -518,12 +518,12 @@ fn changes_in_two_steps(scenario: &Namespace) -> Result<()> {
         patch(OTHER_CHART_ALONE).is_some(),
         "the chart was changed in two steps"
     );
-    // And back to what is listed, all at once.
+    // And back to what is listed, in one write.
     assert_eq!(applied(scenario, &definition(2))?, None);
     Ok(())
 }
 
-/// The next version of the components takes the next word.
+/// The next version of the components needs the next consent.
 fn another_word_is_another_bound(scenario: &Namespace) -> Result<()> {
     let next = changed(definition(3), "/spec/chart/version", json!("1.0.1"));
     assert!(dry_run(scenario, &next)?.is_some());
@@ -543,7 +543,7 @@ fn another_word_is_another_bound(scenario: &Namespace) -> Result<()> {
         applied(scenario, &definition(3))?.is_some(),
         "back to what is not listed any more"
     );
-    // What has the former version keeps it, and moves when the release does.
+    // A definition with the previous version keeps it, and moves when the release does.
     assert_eq!(applied(scenario, &definition(4))?, None);
 
     let bad = "krateo.io/allowed-definitions=[{\"name\": \"component-01\", \"namespace\": \"x\", \"url\": \"oci://r/c\", \"version\": \"1.x\"}]";
@@ -569,7 +569,7 @@ fn another_word_is_another_bound(scenario: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Where the admin says so, no definition comes but what is listed.
+/// If the admin says so, only listed definitions may be written.
 fn nothing_but_what_is_listed(scenario: &Namespace) -> Result<()> {
     let annotations = [
         format!("krateo.io/allowed-definitions={}", word(COMPONENTS, "1.0.0")),
@@ -656,7 +656,7 @@ fn nothing_but_what_is_listed(scenario: &Namespace) -> Result<()> {
     )
 }
 
-/// The longest list there may be is still evaluated, and what is not on it refused.
+/// The longest possible list is still evaluated, and everything else is refused.
 fn as_many_as_there_may_be(scenario: &Namespace) -> Result<()> {
     let annotation = format!("krateo.io/allowed-definitions={}", word(MOST, "1.0.0"));
     progress(format_args!("{} bytes for {MOST} definitions", annotation.len()));
@@ -690,7 +690,7 @@ fn as_many_as_there_may_be(scenario: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// So that it is the policy that refuses, and nothing else.
+/// So that only the policy can refuse.
 fn may_do_everything(scenario: &Namespace) -> Result<()> {
     scenario.apply(&json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -700,7 +700,7 @@ fn may_do_everything(scenario: &Namespace) -> Result<()> {
     }))
 }
 
-/// Why the controller may not; nothing when it may.
+/// Why the controller may not; `None` if it may.
 fn as_controller(scenario: &Namespace, arguments: &[&str]) -> Option<String> {
     let user = format!("--as=system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let arguments = [arguments, &[&user]].concat();

@@ -1,5 +1,5 @@
-//! The short form of `make attacks`: what a token, a request or two can do. And what the holder of a controller's token
-//! may do, so that a platform which refuses everything does not pass.
+//! The short form of `make attacks`: attacks that need a token, or one or two requests. And what the holder of a
+//! controller's token may do, so that a platform that refuses everything does not pass.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -8,14 +8,14 @@ use anyhow::Result;
 use e2e::attacks::{self, Hall, OWN_BINDINGS, Post, Stage};
 use e2e::{Shared, progress};
 
-/// One stage for all tests of this file, which use it in turns. It is removed when the process ends.
+/// One stage for all tests of this file, which use it one after the other. It is removed when the process ends.
 fn stage() -> Result<MutexGuard<'static, Stage>> {
     static STAGE: Shared<Stage> = Shared::new();
     STAGE.get(Stage::start)
 }
 
 #[test]
-fn nobody_gets_through_to_others() -> Result<()> {
+fn no_quick_attack_gets_through() -> Result<()> {
     let quick: Vec<_> = attacks::all()
         .into_iter()
         .filter(|attack| attack.quick && !attack.later)
@@ -36,9 +36,9 @@ fn a_controllers_token_gets_what_its_releases_need() -> Result<()> {
     Ok(())
 }
 
-/// What the controller may do where it has no release: its type, and what bounds and roles are made of.
+/// The rights of the controller in a namespace without a release: its type, and what bounds and roles consist of.
 #[test]
-fn a_controllers_token_holds_nothing_else() -> Result<()> {
+fn a_controllers_token_allows_nothing_else() -> Result<()> {
     let stage = stage()?;
     let post = Post::take(&stage)?;
     let words = [
@@ -64,7 +64,7 @@ fn a_controllers_token_holds_nothing_else() -> Result<()> {
     let expected = [
         "bastions.composition.krateo.io",
         "bastions.composition.krateo.io/finalizers",
-        // Served nowhere: its policies ask for it.
+        // This resource is not served: the policies only check the right to it.
         "bastions.composition.krateo.io/permissions",
         "bastions.composition.krateo.io/status",
         "clusterrolebindings.rbac.authorization.k8s.io",
@@ -86,6 +86,6 @@ fn bindings_of_a_chart_give_roles_of_their_own_release() -> Result<()> {
     for binding in OWN_BINDINGS {
         assert_eq!(hall.binds(binding)?.refusal(), None, "{binding:?}");
     }
-    // Everybody else binds what they like, under the same label.
+    // Other users can bind whatever they like, with the same label.
     hall.bind_as_admin(("RoleBinding", "Role", "foreign"))
 }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 const HOME: &str = "await-types";
 
-/// So long that nothing is found by a resync.
+/// So long that no resync happens during the test.
 const RARELY: (&str, &str) = ("COMPOSITION_CONTROLLER_RESYNC_INTERVAL", "1h");
 
-/// One object that is always served, and one that may not be.
+/// One object whose type is always served, and one whose type may not be.
 const TEMPLATE: &str = r"
 apiVersion: v1
 kind: ConfigMap
@@ -71,7 +71,7 @@ fn a_release_waits_for_its_types_and_its_objects_move_from_version_to_version() 
     home.apply(&definition(("v1", true), &["v2"]))?;
     edited(&home, "v2")?;
 
-    // An upgrade waits as well, and what runs goes on.
+    // An upgrade waits as well, and the deployed revision keeps running.
     home.apply(&composition("v3"))?;
     waits(&home, "kind Shop in await.example.org/v3")?;
     let waiting = home.get("waiters", "web")?.unwrap_or_default();
@@ -122,7 +122,7 @@ fn records(home: &Namespace) -> Result<usize> {
     Ok(found.lines().count())
 }
 
-/// An edit through a version is put back.
+/// An edit through a version is reverted.
 fn edited(home: &Namespace, version: &str) -> Result<()> {
     let shops = format!("shops.{version}.await.example.org");
     let patch = r#"{"spec":{"size":9}}"#;

@@ -1,4 +1,4 @@
-//! A chart that may bring roles binds its own and no others, whatever its controller tries.
+//! A chart that may bring roles can bind its own and no others, whatever its controller tries.
 
 use anyhow::Result;
 use e2e::{ChartFolder, HostPlatform, Namespace, progress};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What the chart brings: a role and a cluster role, each bound. The role allows more.
+/// The chart brings a role and a cluster role, each bound. The role allows more.
 const TEMPLATE: &str = "\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -39,7 +39,7 @@ subjects: [{kind: ServiceAccount, name: default, namespace: {{ .Release.Namespac
 ";
 
 #[test]
-fn bindings_of_a_chart_give_roles_of_their_own_release_alone() -> Result<()> {
+fn bindings_of_a_chart_refer_only_to_roles_of_their_own_release() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("bind-roles")?;
     let registry = platform
@@ -57,7 +57,7 @@ fn bindings_of_a_chart_give_roles_of_their_own_release_alone() -> Result<()> {
     scenario
         .platform()
         .wait("deployments", "binders-v1-0-0-controller", |_| true)?;
-    // Its namespace is one with a composition, without a controller that would act on it.
+    // Its namespace has a composition, but no controller works on it.
     let composition = json!({
         "apiVersion": "composition.krateo.io/v1-0-0", "kind": "Binder", "metadata": {"name": "web", "namespace": "bind-roles"},
         "spec": {"image": "nginx"},
@@ -66,7 +66,7 @@ fn bindings_of_a_chart_give_roles_of_their_own_release_alone() -> Result<()> {
     for kind in ["Role", "ClusterRole"] {
         scenario.apply(&role(kind, "foreign", None))?;
         scenario.apply(&role(kind, "others", Some("other")))?;
-        // What the controller writes itself, once the namespace is open to it.
+        // The controller writes these itself, once it may grant in the namespace.
         scenario.wait_until("the chart's own role", || {
             let refusal = as_controller(&scenario, &role(kind, "own", Some("mine")))?;
             progress(format_args!("{kind} own: {refusal:?}"));
@@ -97,18 +97,19 @@ fn bindings_of_a_chart_give_roles_of_their_own_release_alone() -> Result<()> {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
-    // Everybody else binds what they like, under the same label.
+    // Other users can bind whatever they like, with the same label.
     scenario.apply(&bound(&scenario, "RoleBinding", "Role", "foreign"))?;
     a_role_stays_what_the_chart_has_it_be(platform, &scenario, &registry.to_string())
 }
 
-/// A chart's own roles are of the kinds that it has, allow what those kinds allow in it, and stand at home.
+/// A chart's own roles must be of the kinds that it has, contain only what the chart has in roles of that kind, and be
+/// in the release's namespace.
 fn a_role_stays_what_the_chart_has_it_be(
     platform: &HostPlatform,
     scenario: &Namespace,
     registry: &str,
 ) -> Result<()> {
-    // Another tenant's, who has a composition of the type, too.
+    // The namespace of another tenant, who has a composition of the type, too.
     let elsewhere = platform.namespace("bind-roles-b")?;
     elsewhere.apply(&json!({
         "apiVersion": "composition.krateo.io/v1-0-0", "kind": "Binder",
@@ -164,7 +165,7 @@ fn a_role_stays_what_the_chart_has_it_be(
         );
     }
 
-    // A chart that has roles and no cluster roles.
+    // A chart with roles but without cluster roles.
     let chart = ChartFolder::copy("web", "minder", "1.0.0")?;
     let (roles, _) = TEMPLATE
         .split_once("---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n")
@@ -237,7 +238,7 @@ fn bound(scenario: &Namespace, kind: &str, to_kind: &str, to: &str) -> Value {
     labelled(binding, Some("mine"))
 }
 
-/// Why the controller may not write an object; nothing when it may.
+/// Why the controller may not write an object; `None` if it may.
 fn as_controller(scenario: &Namespace, object: &Value) -> Result<Option<String>> {
     apply_as(scenario, "krateo-system", "binders-v1-0-0", object)
 }

@@ -1,4 +1,5 @@
-//! A policy that changed is told from what it was by what it says, so that nobody takes the one for the other.
+//! A changed policy can be distinguished from the previous one by its messages, so that one is never mistaken for the
+//! other.
 
 use anyhow::Result;
 use e2e::attacks::Holder;
@@ -8,7 +9,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 #[test]
-fn a_policy_says_which_edition_it_is() -> Result<()> {
+fn a_refusal_names_the_edition_of_the_policy() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("change-bound")?;
     let registry = platform
@@ -40,7 +41,7 @@ fn a_policy_says_which_edition_it_is() -> Result<()> {
     scenario.wait_until("the policy as it is now to be in force", || {
         let answer = provider.dry_run(&tried)?;
         let said = answer.refusal().unwrap_or_default();
-        // Nobody refuses it before the API server has taken up the first edition.
+        // Nothing is refused until the API server has loaded the first edition.
         assert!(
             said.is_empty() || said.contains(&now) || said.contains(&before),
             "{said}"

@@ -1,5 +1,5 @@
-//! A definition that goes on to another version of its chart takes its compositions along, once the new schema takes
-//! them.
+//! A definition that changes to another version of its chart moves its compositions along, once they fit the new
+//! schema.
 
 use anyhow::Result;
 use e2e::scenario::condition;
@@ -7,7 +7,7 @@ use e2e::{ChartFolder, Scenario};
 use serde_json::{Value, json};
 
 #[test]
-fn a_definition_with_a_new_version_takes_its_compositions_along() -> Result<()> {
+fn a_new_version_of_a_definition_moves_its_compositions() -> Result<()> {
     let scenario = Scenario::start("change-version")?;
     let url = scenario.push_web_chart("mover", "1.0.0")?;
     scenario.push_web_chart("mover", "1.1.0")?;
@@ -42,7 +42,7 @@ fn a_definition_with_a_new_version_takes_its_compositions_along() -> Result<()> 
     })?;
     assert_eq!(charts(&scenario)?, ["mover-1.1.0"]);
 
-    // What was written for the version before still works, and so does the way back.
+    // Manifests for the previous version still work, and so does the way back.
     scenario.kubectl(&["get", "movers.v1-0-0.composition.krateo.io", "web"])?;
     patch_version(&scenario, "mover", "1.0.0")?;
     wait_ready(&scenario, "mover")?;
@@ -53,7 +53,7 @@ fn a_definition_with_a_new_version_takes_its_compositions_along() -> Result<()> 
 }
 
 #[test]
-fn compositions_that_a_new_version_refuses_are_named_and_hold_it_up() -> Result<()> {
+fn compositions_that_do_not_fit_a_new_version_are_named_and_block_it() -> Result<()> {
     let scenario = Scenario::start("hold-up-version")?;
     let url = scenario.push_web_chart("gated", "1.0.0")?;
     let stricter = ChartFolder::copy("web", "gated", "2.0.0")?;
@@ -186,7 +186,7 @@ fn patch_version(scenario: &Scenario, definition: &str, version: &str) -> Result
     ])
 }
 
-/// Ready, and of the present generation.
+/// Ready in the present generation.
 fn wait_ready(scenario: &Scenario, definition: &str) -> Result<Value> {
     scenario.wait("compositiondefinitions", definition, |definition| {
         condition(definition, "Ready").is_some_and(|ready| {
@@ -212,7 +212,7 @@ fn versions(crd: &Value) -> Vec<(&str, bool, bool)> {
         .collect()
 }
 
-/// What is left of a controller, of every kind that its bundle has.
+/// Remaining objects of a controller, of every kind in its bundle.
 fn left_of(scenario: &Scenario, resource: &str, version: &str) -> Result<Vec<String>> {
     let labels = format!("krateo.io/controller-resource={resource},krateo.io/controller-version={version}");
     let kinds =

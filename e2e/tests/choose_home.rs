@@ -1,4 +1,4 @@
-//! Where the multicluster operator finds its home, and what it asks there while nothing changes.
+//! Where the multicluster operator finds its home cluster, and which requests it sends there while nothing changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::multicluster::{CLUSTERS, Clusters, deployment, said, tenant};
 use serde_json::{Value, json};
 
-/// Longer than it takes until a watch on which nothing moves says something for the first time.
+/// Longer than it takes until an idle watch reports something for the first time.
 const FIRST_BOOKMARK: Duration = Duration::from_secs(75);
 
 fn is_ready(object: &Value) -> bool {
@@ -16,13 +16,13 @@ fn is_ready(object: &Value) -> bool {
 }
 
 #[test]
-fn the_watch_cluster_is_that_of_a_secret_or_there_is_none() -> Result<()> {
+fn a_watch_cluster_named_by_a_secret_is_used_or_the_operator_exits() -> Result<()> {
     Clusters::shared()?.explained(choose_by_a_secret)
 }
 
 fn choose_by_a_secret(clusters: &Clusters) -> Result<()> {
     let own = clusters.at_home(CLUSTERS);
-    // What is named and cannot be used ends the process: nothing else is taken for it.
+    // A named kubeconfig that cannot be used ends the process: no other one is used instead.
     let write = |name: &str, kubeconfig: &str| {
         own.apply(&json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLUSTERS},
@@ -47,7 +47,7 @@ fn choose_by_a_secret(clusters: &Clusters) -> Result<()> {
         assert!(!ended.status.success() && said.contains(why), "{name}: {said}");
     }
 
-    // One that can: objects and states are those of the cluster to which it leads.
+    // With one that can be used, objects and states are those of the cluster that it leads to.
     clusters.make_at_remote(CLUSTERS)?;
     write("watch", &std::fs::read_to_string(clusters.remote.kubeconfig())?)?;
     let operator = clusters.start_operator(&["--watch-kubeconfig-secret=watch"])?;
@@ -75,14 +75,15 @@ fn choose_by_a_secret(clusters: &Clusters) -> Result<()> {
     }))?;
     there.apply(&deployment("watched", "watched-shop", &region, &json!({})))?;
     there.wait("kryptondeployments", "watched-shop", is_ready)?;
-    // Who watches by a Secret keeps no copy of his own kubeconfig there, which leads elsewhere.
+    // If the watch cluster is given by a Secret, the operator does not store its own kubeconfig there, which leads
+    // elsewhere.
     assert!(
         clusters
             .at_remote(CLUSTERS)
             .get("secrets", "self-cluster")?
             .is_none()
     );
-    // Released where the Secret leads, which is the other one now.
+    // The release is where the Secret leads, which is the other cluster now.
     here.wait("namespaces", "watched-shop", |_| true)?;
     assert!(there.get("namespaces", "watched-shop")?.is_none());
     assert!(here.get("namespaces", "watched-acme")?.is_none());
@@ -95,12 +96,12 @@ fn choose_by_a_secret(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn an_idle_home_costs_a_lease_and_watches() -> Result<()> {
+fn an_idle_home_gets_only_lease_renewals_and_watches() -> Result<()> {
     Clusters::shared()?.explained(leave_home_alone)
 }
 
 fn leave_home_alone(clusters: &Clusters) -> Result<()> {
-    // Whoever asked each second would be seen.
+    // A request every second would be noticed.
     let operator = clusters.start_operator(&["--probe-interval=1s"])?;
     clusters.join("calm", &clusters.remote.kubeconfig(), "calm")?;
     clusters.wait_for_tenants()?;
@@ -111,7 +112,8 @@ fn leave_home_alone(clusters: &Clusters) -> Result<()> {
     calm.apply(&deployment("calm", "calm-shop", &region, &json!({})))?;
     calm.wait("tenants", "calm-acme", is_ready)?;
     calm.wait("kryptondeployments", "calm-shop", is_ready)?;
-    // API servers say within a minute how far each watch is. Until then a cluster is asked where nothing moves.
+    // API servers send a bookmark on each watch within a minute. Until then the operator checks a cluster where nothing
+    // changes.
     std::thread::sleep(FIRST_BOOKMARK);
     let marks = [clusters.home.audit().mark()?, clusters.remote.audit().mark()?];
     std::thread::sleep(Duration::from_secs(20));

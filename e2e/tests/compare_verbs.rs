@@ -1,4 +1,4 @@
-//! The verbs that need no cluster, by `kco` and by the real Helm.
+//! The verbs that need no cluster, run by `kco` and by the real Helm.
 
 use anyhow::Result;
 use e2e::releases::verbs;

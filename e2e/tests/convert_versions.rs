@@ -1,4 +1,4 @@
-//! Two versions of a chart that changed its values: each sees the same objects in its own words, and nothing is lost.
+//! Two versions of a chart that changed its values: each shows the same objects in its own fields, and nothing is lost.
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::rotate_certificates::{TIMES, pause};
 
-/// What version 2 says of what it changed.
+/// The changes declared by version 2.
 const CONVERSION: &str = "\
 changes:
   - since: 2.0.0
@@ -79,7 +79,8 @@ fn objects_are_read_and_written_through_both_versions_of_a_chart_that_renames() 
     both_ways(&scenario)?;
     losing_changes_are_refused(&scenario, &url)?;
 
-    // Versions without changes need nobody; those with changes whoever serves, also one that starts.
+    // Versions without changes need no webhook; those with changes need any running replica, also one that has just
+    // started.
     scenario.apply(&object(
         scenario.namespace(),
         "Plain",
@@ -101,7 +102,7 @@ fn objects_are_read_and_written_through_both_versions_of_a_chart_that_renames() 
 }
 
 #[test]
-fn a_type_trusts_the_next_authority_although_no_definition_of_it_is_carried_out() -> Result<()> {
+fn ca_bundles_of_types_rotate_even_for_paused_or_failing_definitions() -> Result<()> {
     let platform = HostPlatform::installed()?;
     let scenario = platform.namespace("trust-the-next")?;
     let registry = platform.plane().start_registry("charts", &Settings::default())?;
@@ -122,7 +123,7 @@ fn a_type_trusts_the_next_authority_although_no_definition_of_it_is_carried_out(
     let web = object(scenario.namespace(), "Lasting", "v1-0-0", "web", &spec);
     scenario.wait_until("the object", || Ok(scenario.apply(&web).ok()))?;
 
-    // One is paused, the chart of the other is not to be had.
+    // One definition is paused, and the chart of the other cannot be fetched.
     pause(&scenario, "old")?;
     scenario.define("new", &url, "9.9.9")?;
     scenario.wait("compositiondefinitions", "new", |definition| {
@@ -137,7 +138,7 @@ fn a_type_trusts_the_next_authority_although_no_definition_of_it_is_carried_out(
         let is_gone = first != present && !others.contains(&first);
         Ok((is_gone && trusted.contains(&present) && !trusted.contains(&first)).then_some(()))
     })?;
-    // Connections end with the process, so whoever reads now has to trust anew.
+    // Connections end with the process, so the next reader must trust the certificate again.
     let said = provider.stop()?.said;
     assert!(said.contains("rotated the CA bundle"), "{said}");
     let again = run_with(&platform, &address, &TIMES)?;
@@ -149,7 +150,8 @@ fn a_type_trusts_the_next_authority_although_no_definition_of_it_is_carried_out(
     Ok(())
 }
 
-/// What is written through one version is there in the words of the other, and a write through that loses nothing.
+/// What is written through one version can be read in the fields of the other, and a write through that one loses
+/// nothing.
 fn both_ways(scenario: &Namespace) -> Result<()> {
     let spec = json!({"image": "nginx", "greeting": "Hello", "size": "big"});
     scenario.wait_until("the first object", || {
@@ -170,7 +172,7 @@ fn both_ways(scenario: &Namespace) -> Result<()> {
         (&seen["image"], &seen["greeting"], &seen["size"]),
         (&json!("nginx"), &json!("Hi"), &json!("XL"))
     );
-    // Neither a label nor another value that is written through the older version loses what only the newer one has.
+    // Writing a label or another value through the older version does not lose what only the newer one has.
     let through = "renameds.v1-0-0.composition.krateo.io";
     scenario.kubectl(&["label", through, "new", "seen=yes"])?;
     let patch = json!({"spec": {"greeting": "Bye", "image": "httpd"}}).to_string();
@@ -179,7 +181,7 @@ fn both_ways(scenario: &Namespace) -> Result<()> {
     let expected =
         json!({"image": {"name": "httpd", "pull": "Always"}, "page": {"title": "Bye"}, "size": "XL"});
     assert_eq!(seen, expected);
-    // What the older version refuses, it refuses in its own words.
+    // What the older version refuses, it refuses with its own field names.
     let wrong = scenario.apply(&object(
         scenario.namespace(),
         "Renamed",
@@ -243,7 +245,7 @@ fn chart(name: &str, version: &str, properties: &Value) -> Result<ChartFolder> {
     Ok(chart)
 }
 
-/// The certificate of the authority, and those of the next one and the one before.
+/// The certificate of the CA, and those of the next and the previous one.
 fn certificates(scenario: &Namespace) -> Result<(String, String)> {
     let secret = "core-provider-webhook-certificates";
     let arguments = ["get", "secret", secret, "--namespace", NAMESPACE, "--output=json"];
@@ -253,7 +255,7 @@ fn certificates(scenario: &Namespace) -> Result<(String, String)> {
     Ok((decoded(&secret["data"]["ca.crt"])?, others))
 }
 
-/// What base64 stands for; nothing for nothing.
+/// Decodes base64; empty for nothing.
 fn decoded(text: &Value) -> Result<String> {
     let bytes = BASE64_STANDARD.decode(text.as_str().unwrap_or_default())?;
     Ok(String::from_utf8(bytes)?)

@@ -1,4 +1,4 @@
-//! A deleted composition takes its release, its objects and its permissions along, and nothing else.
+//! Deleting a composition removes its release, its objects and its permissions, and nothing else.
 
 use anyhow::Result;
 use e2e::Scenario;

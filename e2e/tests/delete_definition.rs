@@ -1,4 +1,4 @@
-//! A deleted definition takes its compositions, its type and its controller along, in that order.
+//! Deleting a definition removes its compositions, its type and its controller, in that order.
 
 use anyhow::Result;
 use e2e::Scenario;

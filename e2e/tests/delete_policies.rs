@@ -1,11 +1,11 @@
-//! The policies that bound a controller go with its definition, whoever was at their roles before.
+//! The policies that bound a controller are deleted with its definition, even if others changed the roles before.
 
 use anyhow::Result;
 use e2e::{ChartFolder, HostPlatform};
 use local_cluster::registry::Settings;
 
 #[test]
-fn policies_go_although_somebody_removed_the_role_for_that() -> Result<()> {
+fn policies_are_deleted_even_if_somebody_removed_the_role_for_that() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace("delete-policies")?;
     let registry = platform
@@ -18,7 +18,7 @@ fn policies_go_although_somebody_removed_the_role_for_that() -> Result<()> {
         .platform()
         .wait("deployments", "boundeds-v1-0-0-controller", |_| true)?;
 
-    // Paused, so that nobody heals the role before the definition goes.
+    // Paused, so that nothing restores the role before the definition is deleted.
     let pause = |value: &str| {
         let words = [
             "annotate",

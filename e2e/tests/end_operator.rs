@@ -1,4 +1,4 @@
-//! The multicluster operator ends as it is told to, and leaves no port taken.
+//! The multicluster operator shuts down on a signal, and leaves no port in use.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use e2e::host_platform::free_port;
 use e2e::image;
 use e2e::multicluster::{CLUSTERS, Clusters};
 
-/// Waits until an operator leads.
+/// Waits until an operator is the leader.
 fn wait_until_it_leads(clusters: &Clusters) -> Result<()> {
     let home = clusters.at_home(CLUSTERS);
     home.wait_until("the operator to lead", || {
@@ -19,7 +19,7 @@ fn wait_until_it_leads(clusters: &Clusters) -> Result<()> {
     })
 }
 
-/// True while a process runs; one that is over and that nobody has asked about does not.
+/// True while a process runs; a zombie does not count.
 fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

@@ -1,5 +1,5 @@
-//! Charts come from wherever users keep them, by every way to log in; what goes wrong is said exactly, and no
-//! credential reaches anybody but the host it is for.
+//! Charts come from all kinds of sources, with all kinds of logins; errors are precise, and credentials only reach the
+//! host that they are for.
 
 mod archives;
 mod credentials;

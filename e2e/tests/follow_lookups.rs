@@ -1,4 +1,4 @@
-//! What a chart looked up leads to another look as soon as it changes, and costs nothing until then.
+//! A change of an object that a chart looked up triggers a pass at once; until then it costs no request.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 const HOME: &str = "follow-lookups";
 const ACCOUNT: &str = "followers-v1-0-0";
 
-/// A look is due all the time, and none is a comparison.
+/// Passes are due all the time, but never a full comparison.
 const OFTEN: [(&str, &str); 2] = [
     ("COMPOSITION_CONTROLLER_RESYNC_INTERVAL", "2s"),
     ("COMPOSITION_CONTROLLER_COMPARISON_INTERVAL", "1h"),
 ];
 
-/// Says what it finds: a condition of a custom object, all `ConfigMaps` of a label, the versions of a type, a password.
+/// A chart that prints what it finds: a condition of a custom object, all `ConfigMaps` of a label, the versions of a
+/// type, a password.
 const TEMPLATE: &str = r#"
 {{- $ready := "absent" }}
 {{- with lookup "follow.example.org/v1" "Fair" .Release.Namespace "fair" }}
@@ -51,7 +52,7 @@ data:
 "#;
 
 #[test]
-fn a_change_of_what_was_looked_up_is_seen_at_once_and_nothing_is_asked_until_then() -> Result<()> {
+fn a_change_of_a_looked_up_object_triggers_a_pass_and_nothing_is_requested_until_then() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     home.apply(&definition("Fair", "fairs", &["v1"]))?;
@@ -111,12 +112,12 @@ fn a_change_of_what_was_looked_up_is_seen_at_once_and_nothing_is_asked_until_the
     permissions(&home)
 }
 
-/// Waits until the release says this, however long it takes.
+/// Waits until the release contains this text, however long it takes.
 fn found(home: &Namespace, key: &str, value: &str) -> Result<Value> {
     home.wait("configmaps", "web-found", |map| map["data"][key] == value)
 }
 
-/// Changes something, and waits until the release says so.
+/// Changes something, and waits until the release contains this text.
 fn changed(home: &Namespace, key: &str, value: &str, change: impl FnOnce() -> Result<String>) -> Result<()> {
     change()?;
     let since = Instant::now();
@@ -128,8 +129,8 @@ fn changed(home: &Namespace, key: &str, value: &str, change: impl FnOnce() -> Re
     Ok(())
 }
 
-/// Once all looks are done the controller asks for nothing but its Leases. Watches that were begun before are no requests; one
-/// that the API server ends is begun again.
+/// Once all passes are done the controller only renews its Leases. Existing watches do not count as requests; one that
+/// the API server ends is started again.
 fn nothing_is_asked(platform: &HostPlatform, home: &Namespace) -> Result<()> {
     let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let audit = platform.plane().audit();
@@ -148,7 +149,7 @@ fn nothing_is_asked(platform: &HostPlatform, home: &Namespace) -> Result<()> {
     })
 }
 
-/// What is looked up by name is watched by name.
+/// An object looked up by name is watched by name.
 fn permissions(home: &Namespace) -> Result<()> {
     let role = home.wait("roles", "composition:followers:follow-lookups:web", |_| true)?;
     let fairs = json!({"apiGroups": ["follow.example.org"], "resources": ["fairs"], "resourceNames": ["fair"],

@@ -1,4 +1,4 @@
-//! Objects that say of themselves that they are a controller's say nothing where tenants can write.
+//! Objects that tenants can write are not believed when their labels say that they belong to a controller.
 
 use anyhow::Result;
 use e2e::scenario::condition;
@@ -18,7 +18,7 @@ fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
         let package = ChartFolder::copy("web", name, "1.0.0")?.package(home.site())?;
         package.push(home.site(), &registry.to_string(), &["--plain-http"])
     };
-    // The older of two has a type.
+    // The older one of two definitions owns a type.
     team.define("rival", &push("rival")?, "1.0.0")?;
     home.platform()
         .wait("deployments", "rivals-v1-0-0-controller", |_| true)?;
@@ -27,9 +27,9 @@ fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
         .wait("deployments", "victims-v1-0-0-controller", |_| true)?;
 
     let forged = [
-        // The rival has the victim's type, so the victim may not.
+        // The rival owns the victim's type, so the victim must not get it.
         ("victims-v1-0-0", TEAM, marked("victims", "v1-0-0", TEAM, "rival")),
-        // The victim had another version before, of which everything is to go.
+        // The victim had another version before, all objects of which are to be deleted.
         (
             "victims-v0-9-0",
             TEAM,
@@ -37,7 +37,7 @@ fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
         ),
         // It had another type before.
         ("rivals-v1-0-0", TEAM, marked("rivals", "v1-0-0", HOME, "victim")),
-        // The same where the victim itself lives.
+        // The same in the victim's own namespace.
         ("rivals-v1-0-0", HOME, marked("rivals", "v1-0-0", HOME, "victim")),
         ("victims-v1-0-0", HOME, marked("victims", "v1-0-0", TEAM, "rival")),
     ];
@@ -47,7 +47,7 @@ fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
             "metadata": {"name": name, "namespace": place, "labels": labels},
         }))?;
     }
-    // A role that lets the victim's Secrets be read, and so is stale, as often as it is made.
+    // A role that allows reading the victim's Secrets counts as stale, and is deleted as often as it is created.
     let id = home.get("compositiondefinition", "victim")?.unwrap()["metadata"]["uid"].clone();
     home.apply(&json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
@@ -65,7 +65,7 @@ fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
             "example.org/look=again",
         ])?;
     }
-    // The forged role is what tells that core-provider has looked.
+    // When the forged role is gone, core-provider has had a pass.
     team.wait_gone("role", "forged")?;
     let victim = home.get("compositiondefinition", "victim")?.unwrap();
     let ready = condition(&victim, "Ready").unwrap();
@@ -77,7 +77,7 @@ fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
         "something of the controllers was made anew or removed"
     );
 
-    // Who goes takes what is its own, and nothing by the names that others gave.
+    // A deleted definition takes its own objects with it, and nothing that others created under these names.
     home.kubectl(&["delete", "compositiondefinition", "victim", "--timeout=90s"])?;
     let rivals = |all: &[Value]| -> Vec<Value> {
         let of = |object: &&Value| object[1].as_str().is_some_and(|name| name.starts_with("rivals"));
@@ -98,7 +98,7 @@ fn marked(resource: &str, version: &str, namespace: &str, name: &str) -> Value {
     })
 }
 
-/// The objects of the two controllers, by identity.
+/// The objects of the two controllers, by UID.
 fn bundle(home: &Namespace) -> Result<Vec<Value>> {
     let kinds = "deployments,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
                  validatingadmissionpolicies,validatingadmissionpolicybindings";

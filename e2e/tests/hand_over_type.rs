@@ -1,4 +1,5 @@
-//! One definition leaves a type, another one comes to it: at no time has the controller its rights without what bounds them.
+//! One definition leaves a type, another one takes it over: at no time does the controller have rights without the
+//! policies that bound them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ const SECOND: &str = "hand-over-second";
 const BASE: &str = "batons-v1-0-0";
 
 #[test]
-fn a_controller_never_has_rights_that_nothing_bounds() -> Result<()> {
+fn a_controller_never_has_rights_without_policies() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let (first, second) = (platform.namespace(FIRST)?, platform.namespace(SECOND)?);
     let registry = platform.plane().start_registry(FIRST, &Settings::default())?;
@@ -42,7 +43,7 @@ fn a_controller_never_has_rights_that_nothing_bounds() -> Result<()> {
             condition(waiting, "Ready").is_some_and(|ready| ready["reason"] == "Conflict")
         })?;
         leaves.kubectl(&["delete", "compositiondefinition", "baton", "--wait=false"])?;
-        // It looks again and again while the other goes.
+        // It is reconciled again and again while the other one leaves.
         for look in 0..20 {
             let look = format!("example.org/look={look}");
             comes.kubectl(&["annotate", "compositiondefinition", "baton", &look, "--overwrite"])?;
@@ -53,7 +54,7 @@ fn a_controller_never_has_rights_that_nothing_bounds() -> Result<()> {
     bounded_at_all_times(platform, mark)
 }
 
-/// By what core-provider wrote, in its order.
+/// Checked by core-provider's writes, in order.
 fn bounded_at_all_times(platform: &HostPlatform, mark: local_cluster::audit::Mark) -> Result<()> {
     let account = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
     let bounds: BTreeSet<_> = ["grants", "own"]

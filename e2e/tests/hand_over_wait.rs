@@ -1,4 +1,4 @@
-//! A controller that ends while a composition waits for a hook leaves the wait to the next one.
+//! If a controller ends while a composition waits for a hook, the next one continues the wait.
 
 use anyhow::{Context as _, Result};
 use e2e::{ChartFolder, HostPlatform, Namespace};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const HOME: &str = "hand-over-wait";
 
-/// A hook that runs until somebody says that it is complete: there is no node.
+/// A hook that runs until the test marks it as complete, because there is no node.
 const HOOK: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -34,7 +34,7 @@ spec:
 "#;
 
 #[test]
-fn a_wait_for_a_hook_is_left_to_the_next_controller_and_the_hook_runs_once() -> Result<()> {
+fn the_next_controller_continues_a_wait_for_a_hook_that_runs_once() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
@@ -46,7 +46,7 @@ fn a_wait_for_a_hook_is_left_to_the_next_controller_and_the_hook_runs_once() -> 
     home.platform()
         .wait("deployments", "lingerers-v1-0-0-controller", |_| true)?;
 
-    // Without it no pod is taken, and the release would rest after its first failure.
+    // Without it there is no pod, and the release would pause after its first failure.
     home.wait("serviceaccounts", "default", |_| true)?;
     let first = start(platform, "first")?;
     home.wait_until("the type to be known to admission", || {
@@ -110,7 +110,7 @@ fn composition() -> Value {
     })
 }
 
-/// A controller of the type, as the pod of that name.
+/// A controller of the type, with this name of a pod.
 fn start(platform: &HostPlatform, name: &str) -> Result<Child> {
     let mut command = platform.controller("lingerers", "v1-0-0")?;
     let kubeconfig = platform
@@ -133,7 +133,7 @@ fn start(platform: &HostPlatform, name: &str) -> Result<Child> {
         .context("could not start a controller")
 }
 
-/// Ends it as a kubelet does, which kills after half a minute whatever has not ended by then.
+/// Ends it as a kubelet does, which kills after half a minute whatever has not exited by then.
 fn end(mut controller: Child) -> Result<()> {
     Command::new("kill").arg(controller.id().to_string()).status()?;
     let begun = Instant::now();
@@ -146,7 +146,7 @@ fn end(mut controller: Child) -> Result<()> {
     Ok(())
 }
 
-/// Who holds the shards of the type.
+/// The holders of the type's shards.
 fn holders(home: &Namespace) -> Result<Vec<String>> {
     let leases = home.platform().kubectl(&["get", "leases", "--output", "json"])?;
     let leases: Value = serde_json::from_str(&leases)?;

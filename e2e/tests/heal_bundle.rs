@@ -1,4 +1,4 @@
-//! What is changed on a controller's objects comes back, and the controller is not started anew for it.
+//! Changes to a controller's objects are reverted, without restarting the controller.
 
 use anyhow::{Context as _, Result};
 use e2e::Scenario;

@@ -1,4 +1,4 @@
-//! What somebody changes on the objects of a release is put back at once, without a new revision, and told.
+//! Changes by others to the objects of a release are corrected at once, without a new revision, and reported.
 
 use anyhow::Result;
 use e2e::compositions::drift::{Times, Watcher};
@@ -7,7 +7,7 @@ use e2e::{Scenario, progress};
 use serde_json::{Value, json};
 
 #[test]
-fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()> {
+fn edited_and_deleted_objects_are_corrected_without_a_new_revision() -> Result<()> {
     let scenario = Scenario::start("heal-composition")?;
     let url = scenario.push_web_chart("mender", "1.0.0")?;
     scenario.define("mender", &url, "1.0.0")?;
@@ -70,7 +70,7 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
     let history: Vec<Value> =
         serde_json::from_str(&scenario.helm(&["history", "fixed", "--output", "json"])?)?;
     assert_eq!(history.len(), 1, "{history:?}");
-    // It is told, with the field.
+    // It is reported, with the field.
     scenario.wait_until("an event that names the field", || {
         let events = scenario.kubectl(&["get", "events", "--output", "json"])?;
         Ok((events.contains("DriftCorrected") && events.contains("GREETING")).then_some(()))
@@ -78,7 +78,7 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
     the_condition_says_who_did_it(&scenario)
 }
 
-/// What was put back stays to be read in `Drifted`; what is to be left alone is True there.
+/// `Drifted` still shows what was corrected, and is True for drift that is to be left alone.
 fn the_condition_says_who_did_it(scenario: &Scenario) -> Result<()> {
     let edit = |greeting: &str| {
         let patch = format!(r#"{{"data":{{"GREETING":"{greeting}"}}}}"#);
@@ -98,7 +98,7 @@ fn the_condition_says_who_did_it(scenario: &Scenario) -> Result<()> {
     assert_eq!(condition(&composition, "Drifted").unwrap()["status"], "False");
 
     scenario.kubectl(&["annotate", "menders", "web", "krateo.io/drift=warn"])?;
-    // The controller may see an edit before it sees the annotation, and puts that one back.
+    // The controller may see an edit before it sees the annotation, and then corrects it.
     let mut edits = 0;
     let composition = scenario.wait_until("an edit that is left alone", || {
         edits += 1;

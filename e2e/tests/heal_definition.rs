@@ -1,11 +1,11 @@
-//! What a definition had made is put back when somebody changes it, and left alone while the definition is paused.
+//! Changes by others to the objects of a definition are reverted, but left alone while the definition is paused.
 
 use anyhow::Result;
 use e2e::Scenario;
 use e2e::scenario::condition;
 
 #[test]
-fn changed_and_removed_objects_of_a_controller_are_put_back_unless_the_definition_is_paused() -> Result<()> {
+fn changed_and_removed_objects_of_a_controller_are_restored_unless_the_definition_is_paused() -> Result<()> {
     let scenario = Scenario::start("heal-definition")?;
     let url = scenario.push_web_chart("healer", "1.0.0")?;
     scenario.define("healer", &url, "1.0.0")?;
@@ -30,7 +30,7 @@ fn changed_and_removed_objects_of_a_controller_are_put_back_unless_the_definitio
 
     annotate(&scenario, "krateo.io/paused-")?;
     platform.wait("roles", base, |_| true)?;
-    // The pods were scaled away and came back; nothing of the rest is a reason to start anew.
+    // The pods were scaled down and came back; nothing else is a reason to restart them.
     assert!(!pods(&scenario, &controller)?.is_empty() && !started.is_empty());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A composition that needs more than its chart's bound is held, says so, and goes on once the admin allows it.
+//! A composition that needs more than its chart's bound is held, says so, and continues once the admin allows it.
 
 use anyhow::Result;
 use e2e::scenario::condition;

@@ -76,7 +76,7 @@ fn only_release(scenario: &Scenario) -> Result<Value> {
     Ok(releases[0].clone())
 }
 
-/// Labels on every object of the release, and keys under `global` in the values.
+/// Labels of every object of the release, and keys under `global` in the values.
 fn the_chart_was_told_who_asks(scenario: &Scenario, release: &str, composition: &Value) -> Result<()> {
     let config = scenario.get("configmaps", &format!("{release}-web"))?.unwrap();
     let labels = &config["metadata"]["labels"];

@@ -1,5 +1,5 @@
-//! The platform by its umbrella chart, with five components: `helm install` brings them up in waves, `helm uninstall`
-//! removes them in the reverse order and leaves nothing. All eighteen: `make installer`.
+//! The platform installed by its umbrella chart, with five components: `helm install` brings them up in waves, `helm
+//! uninstall` removes them in reverse order and leaves nothing behind. With all eighteen: `make installer`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use e2e::installer::Profile;
 use e2e::installer::run::{self, Course};
 
 #[test]
-fn the_platform_comes_up_in_waves_and_goes_without_a_trace() -> Result<()> {
+fn the_platform_comes_up_in_waves_and_is_removed_without_a_trace() -> Result<()> {
     let outcome = run::run(&Course {
         profile: Profile::small(),
         rounds: 1,

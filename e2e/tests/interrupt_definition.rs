@@ -1,4 +1,4 @@
-//! core-provider is killed while a definition is made, changed and removed; whoever comes next finishes.
+//! core-provider is killed while a definition is created, changed and removed; the next one finishes.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use e2e::platform;
 use e2e::scenario::is_ready;
 use serde_json::{Value, json};
 
-/// After so long core-provider is killed: in the middle. At every write it is killed by `make definition-kills`, where it
-/// is a process of the host; here all its pods go at once, and Kubernetes starts the next ones.
+/// core-provider is killed after this long: in the middle. `make definition-kills` kills it at every write, as a
+/// process on the host; here all its pods are killed at once, and Kubernetes starts the next ones.
 const MOMENT: Duration = Duration::from_millis(600);
 
 #[test]
-fn a_definition_is_finished_by_whoever_comes_after_a_kill() -> Result<()> {
+fn the_next_core_provider_finishes_a_definition_after_a_kill() -> Result<()> {
     let scenario = Scenario::alone("interrupt-definition")?;
     let url = scenario.push_web_chart("survivor", "1.0.0")?;
     scenario.push_web_chart("survivor", "1.1.0")?;
@@ -60,7 +60,7 @@ fn a_definition_is_finished_by_whoever_comes_after_a_kill() -> Result<()> {
     Ok(())
 }
 
-/// Kills every replica at once: nobody is left to clean up.
+/// Kills every replica at once, so that none can clean up.
 fn kill_all(scenario: &Scenario) -> Result<()> {
     std::thread::sleep(MOMENT);
     scenario.kubectl(&[

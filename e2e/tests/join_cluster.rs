@@ -1,4 +1,4 @@
-//! `kco cluster join|list|leave` between two control planes: what the account may, and what is left afterwards.
+//! `kco cluster join|list|leave` between two control planes: the rights of the account, and what is left afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,19 +21,19 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Runs `kco cluster` as admin of both sides.
+    /// Runs `kco cluster` as admin of both clusters.
     fn cluster(&self, verb: &str, arguments: &[&str]) -> Result<String> {
         let mut command = self.home.site().kco(["cluster", verb])?;
         command.args(arguments);
         self.home.site().run(command)
     }
 
-    /// Joins under this name by the chart `web`.
+    /// Joins under this name with the chart `web`.
     fn join(&self, name: &str, more: &[&str]) -> Result<String> {
         self.join_for("web", name, more)
     }
 
-    /// Joins under this name by a trial chart.
+    /// Joins under this name with a trial chart.
     fn join_for(&self, chart: &str, name: &str, more: &[&str]) -> Result<String> {
         let target = self.target_plane.kubeconfig();
         let chart = image::root().join("e2e/charts").join(chart);
@@ -67,13 +67,13 @@ impl Stage<'_> {
         Ok(path)
     }
 
-    /// Runs kubectl with that kubeconfig, and tells whether it succeeded.
+    /// Runs kubectl with that kubeconfig, and returns whether it succeeded.
     fn as_operator(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<bool> {
         let mut command: Command = self.home.site().kubectl(["--kubeconfig", &text(kubeconfig)]);
         Ok(command.args(arguments).output()?.status.success())
     }
 
-    /// Names of what the account consists of on the target.
+    /// Names of the objects on the target that belong to the account.
     fn left(&self) -> Result<Vec<String>> {
         let kinds = "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts";
         let label = "--selector=mesh.openkcm.io/joined-cluster";
@@ -82,7 +82,7 @@ impl Stage<'_> {
         Ok(printed.lines().map(str::to_owned).collect())
     }
 
-    /// The Secret of this name, if it is there.
+    /// The Secret of this name, if it exists.
     fn secret(&self, name: &str) -> Result<Option<Value>> {
         self.home.get("secret", name)
     }
@@ -92,7 +92,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What kco says when it refuses.
+/// The message with which kco refuses.
 #[track_caller]
 fn refused(outcome: Result<String>, words: &str) {
     let said = format!("{:#}", outcome.unwrap_err());
@@ -110,7 +110,7 @@ fn a_cluster_joins_with_what_the_operator_needs_and_leaves_nothing_behind() -> R
         target: Namespace::of("default", &target_site),
         folder: tempfile::tempdir()?,
     };
-    // What the operator makes there.
+    // What the operator creates there.
     let tenants = image::root().join("charts/multicluster-operator/crds/tenants.yaml");
     target_plane.apply(&std::fs::read_to_string(tenants)?)?;
     stage
@@ -127,7 +127,7 @@ fn a_cluster_joins_with_what_the_operator_needs_and_leaves_nothing_behind() -> R
 fn a_dry_run_writes_nothing(stage: &Stage) -> Result<()> {
     let printed: Value = serde_json::from_str(&stage.join(EDGE, &["--dry-run"])?)?;
     ensure!(printed["items"].as_array().is_some_and(|items| items.len() == 5));
-    // What roles of a chart hold, the account holds where the chart may bring them.
+    // If the chart may bring roles, the account has all the permissions in them.
     let guild = |more: &[&str]| stage.join_for("guild", EDGE, &[&["--dry-run"], more].concat());
     assert!(!guild(&[])?.contains("ingressclasses"));
     let allowed = guild(&["--allow-chart-rbac"])?;
@@ -178,7 +178,7 @@ fn the_account_may_what_the_operator_needs(stage: &Stage) -> Result<()> {
 
     let kubeconfig = stage.kubeconfig()?;
     let may = |verb: &str, resource: &str| {
-        // kubectl takes what follows a slash for a name.
+        // kubectl takes everything after a slash for a name.
         let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
         let part = format!("--subresource={part}");
         let asked = [
@@ -215,7 +215,7 @@ fn the_account_may_what_the_operator_needs(stage: &Stage) -> Result<()> {
     ] {
         assert!(!may(verb, resource)?, "may {verb} {resource}");
     }
-    // It renews its own token, and has none made for others.
+    // It can renew its own token, but not create tokens for other accounts.
     let token = |name: &str| {
         let asked = ["create", "token", name, "--namespace", namespace];
         stage.as_operator(&kubeconfig, &asked)
@@ -289,7 +289,7 @@ fn leaving_waits_for_tenants(stage: &Stage) -> Result<()> {
     assert_eq!(stage.left()?, [""; 0]);
     assert_eq!(stage.secret(EDGE)?, None);
     stage.target.wait_gone("namespace", "multicluster-operator")?;
-    // Again is no error while the target can be looked at; without it there is nothing to say.
+    // Repeating it is not an error as long as the target can be checked; without the target there is nothing to say.
     stage.leave(EDGE, &[])?;
     refused(
         stage.cluster("leave", &[EDGE, "--home-only"]),

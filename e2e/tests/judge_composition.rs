@@ -1,4 +1,4 @@
-//! What a type cannot say of its chart's schema is said at admission, by the full JSON Schema.
+//! Rules of a chart's schema that a type cannot express are checked at admission, by the full JSON Schema.
 
 use anyhow::Result;
 use e2e::Scenario;
@@ -6,7 +6,7 @@ use e2e::admission::judged_chart;
 use serde_json::{Value, json};
 
 #[test]
-fn the_full_schema_is_asked_at_admission_where_the_type_cannot_say_it() -> Result<()> {
+fn the_full_schema_is_checked_at_admission_if_the_type_cannot_express_it() -> Result<()> {
     let scenario = Scenario::start("judge-composition")?;
     let chart = judged_chart("judge")?;
     let url = chart.push(scenario.site())?;
@@ -18,7 +18,7 @@ fn the_full_schema_is_asked_at_admission_where_the_type_cannot_say_it() -> Resul
     );
     scenario.kubectl(&["get", "validatingwebhookconfigurations", "judges-v1-0-0"])?;
 
-    // Admission follows a new configuration within a second or so.
+    // The API server applies a new configuration within a second or so.
     let refused = scenario.wait_until("a refusal", || {
         Ok(scenario
             .apply(&judge(&scenario, "wrong", &json!({"x-a": "text"})))

@@ -1,4 +1,4 @@
-//! What tenants see of each other, whose turn it is, and what of them is told.
+//! What tenants can see of each other, how they take turns, and what is reported about them.
 
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -22,7 +22,7 @@ fn message(object: &Value, type_: &str) -> String {
 }
 
 #[test]
-fn values_look_up_what_is_in_their_own_namespace_alone() -> Result<()> {
+fn values_look_up_only_objects_in_their_own_namespace() -> Result<()> {
     Clusters::shared()?.explained(look_up)
 }
 
@@ -60,7 +60,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
         teams.wait("tenants", "seer", is_ready)
     };
 
-    // What others have is refused before it is read, and nothing is made.
+    // Objects of others are refused before they are read, and nothing is created.
     look_at("ConfigMap", "looked-at", "plans")?;
     refused("InstallFailed", "ConfigMap plans in looked-at")?;
     look_at("Secret", "looked-at", "password")?;
@@ -69,7 +69,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
     refused("InstallFailed", "in all namespaces")?;
     assert!(seer.get("namespaces", "seer")?.is_none());
 
-    // What is in the own namespace is answered.
+    // Lookups in the tenant's own namespace are answered.
     look_at("ConfigMap", "seer", "own")?;
     found(Value::Null)?;
     seer.apply(&json!({
@@ -79,7 +79,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
     look_at("Secret", "seer", "own")?;
     found(json!({"password": BASE64_STANDARD.encode("own")}))?;
 
-    // The admin opens other namespaces, but no Secrets in them. What is there stays as it was.
+    // The admin allows other namespaces, but no Secrets in them. Existing objects stay as they were.
     clusters.kill_operator(&operator)?;
     let operator = clusters.start_operator(&["--allowed-namespaces=looked-at"])?;
     look_at("Secret", "looked-at", "password")?;
@@ -92,7 +92,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn tedious_templates_of_one_cluster_keep_no_other_waiting() -> Result<()> {
+fn slow_templates_of_one_cluster_do_not_delay_another() -> Result<()> {
     Clusters::shared()?.explained(be_tedious)
 }
 
@@ -110,7 +110,7 @@ fn be_tedious(clusters: &Clusters) -> Result<()> {
     let is_told = |tenant: &Value| said(tenant, "ClusterError/tedious") == "True InstallFailed";
     quick.apply(&tenant("quick", "brief", &json!({})))?;
     quick.wait("tenants", "brief", is_ready)?;
-    // The cluster's renders go on one after the other, for as long as each may.
+    // The cluster's renders run one after the other, each up to its time limit.
     let mut told = 0;
     for name in &names {
         told += usize::from(bores.get("tenants", name)?.as_ref().is_some_and(is_told));
@@ -130,11 +130,11 @@ fn be_tedious(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn no_figure_tells_what_a_cluster_makes_up() -> Result<()> {
+fn no_metric_has_a_label_that_a_cluster_chose() -> Result<()> {
     Clusters::shared()?.explained(make_up_names)
 }
 
-/// A cluster has ever more namespaces with tenants.
+/// A cluster that has more and more namespaces with tenants.
 fn make_up_names(clusters: &Clusters) -> Result<()> {
     let port = free_port()?;
     let operator = clusters.start_operator(&[
@@ -189,7 +189,7 @@ fn make_up_names(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn names_over_the_limits_are_cut_and_found_again() -> Result<()> {
+fn names_over_the_limits_are_shortened_and_found_again() -> Result<()> {
     Clusters::shared()?.explained(cut_names)
 }
 
@@ -219,7 +219,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
     let noted = names.find_map(|name| name.strip_prefix("mesh.openkcm.io/fingerprint-"));
     assert_eq!(noted.map(|name| "fingerprint-".len() + name.len()), Some(63));
 
-    // The next operator finds both again: it skips, then upgrades the same release.
+    // The next operator finds both: it skips, then upgrades the same release.
     clusters.kill_operator(&operator)?;
     let operator = clusters.start_operator(&flags)?;
     teams.wait_until("the tenant to be skipped", || {
@@ -230,7 +230,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
     greet("two")?;
     assert_eq!(place.kubectl(&RECORDS)?.lines().count(), 2);
 
-    // What is no name of a namespace is refused.
+    // A string that is not a valid namespace name is refused.
     teams.apply(&tenant("long", &too_long, &json!({})))?;
     let refused = teams.wait("tenants", &too_long, |it| {
         said(it, &format!("ClusterError/{cluster}")) == "True NamespaceRefused"
@@ -241,7 +241,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
         Ok(place.get("namespaces", &name)?.is_none().then_some(()))
     })?;
 
-    // A KryptonDeployment's release is cut as well.
+    // The name of a KryptonDeployment's release is shortened as well.
     let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": cluster}}});
     owners.apply(&deployment("long", &name, &region, &json!({})))?;
     let ready = owners.wait("kryptondeployments", &name, is_ready)?;
@@ -256,7 +256,7 @@ fn cut_names(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_was_there_has_to_agree_and_stays() -> Result<()> {
+fn an_existing_namespace_must_consent_and_stays() -> Result<()> {
     Clusters::shared()?.explained(settle_in)
 }
 

@@ -1,4 +1,4 @@
-//! The README of `charts/core-provider` tells the values that there are, in the words of their comments.
+//! The README of `charts/core-provider` lists all values, with their comments.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn documented(values: &str) -> String {
 }
 
 #[test]
-fn the_readme_of_the_chart_tells_its_values() -> Result<()> {
+fn the_readme_of_the_chart_lists_its_values() -> Result<()> {
     let values = std::fs::read_to_string(Path::new(CHART).join("values.yaml"))?;
     let readme = Path::new(CHART).join("README.md");
     let text = std::fs::read_to_string(&readme)?;

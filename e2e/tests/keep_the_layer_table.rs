@@ -1,6 +1,7 @@
-//! Members of the workspace import only what the table of `docs/architecture.md` lets them.
+//! Members of the workspace import only what the table in `docs/architecture.md` allows.
 //!
-//! Judged by what their `Cargo.toml` names and, for the pure ones, by what is really compiled in; tests aside.
+//! This compares their `Cargo.toml` and, for the pure ones, the crates that are really compiled in; dependencies of
+//! tests do not count.
 #![expect(
     clippy::unwrap_used,
     reason = "without cargo's answer there is nothing to test"
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Crates that the pure members must never bring along: they would be a client, a runtime or a clock.
+/// Crates that the pure members must never depend on: clients, runtimes and clocks.
 const IMPURE: [&str; 5] = ["tokio", "hyper", "reqwest", "kube-client", "rand"];
 
 /// One row of the table.
@@ -83,7 +84,7 @@ fn read(text: &str) -> Vec<Row> {
         .collect()
 }
 
-/// What stands between backticks.
+/// The text between backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -149,7 +150,7 @@ fn pure_members_bring_no_client_no_runtime_and_no_randomness() {
     }
 }
 
-/// `rsa` makes keys from the random bytes it is handed, through the traits of `rand_core`, but names `rand`.
+/// `rsa` generates keys from the random bytes that it gets, through the traits of `rand_core`, but depends on `rand`.
 fn is_excused(impure: &str, imported: &BTreeSet<String>) -> bool {
     impure == "rand" && imported.contains("rsa")
 }
@@ -210,7 +211,7 @@ struct Member {
     /// Its folder below the root.
     folder: String,
     name: String,
-    /// The members that its `Cargo.toml` names, those of its tests aside.
+    /// The members in its `Cargo.toml`, except those for tests.
     imports: BTreeSet<String>,
 }
 
@@ -240,7 +241,7 @@ fn members() -> Vec<Member> {
         .collect()
 }
 
-/// What a member compiles in, itself included.
+/// Everything that is compiled into a member, itself included.
 fn tree(member: &str) -> BTreeSet<String> {
     let arguments = [
         "tree",

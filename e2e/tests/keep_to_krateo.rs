@@ -1,4 +1,4 @@
-//! What users of Krateo have in their manifests and charts, and count on: policies on definitions, versions of exported
+//! What users of Krateo have in their manifests and charts, and rely on: policies on definitions, versions of exported
 //! manifests, names of releases, namespaces that charts bring.
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const HOME: &str = "keep-to-krateo";
 
-/// A namespace of the release's own, and an object in it.
+/// A namespace that the release brings, and an object in it.
 const OWN_NAMESPACE: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -75,11 +75,11 @@ fn manifests_and_charts_of_krateo_do_what_they_did() -> Result<()> {
     orphaned(&home)
 }
 
-/// On the namespace that the release brings, labels and annotations of other controllers stay when those of the release are
-/// corrected.
+/// On the namespace that the release brings, labels and annotations of other controllers stay when those of the release
+/// are corrected.
 fn labels_of_others_stay(home: &Namespace) -> Result<()> {
     let own = "keep-to-krateo-own";
-    // What kubectl adds in its own name is drift, and is removed.
+    // What kubectl adds under its own name is drift, and is removed.
     let mesh = "--field-manager=mesh-operator";
     home.kubectl(&[
         "annotate",
@@ -108,7 +108,7 @@ fn has_labels_of_others(namespace: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A namespace of the release's own, and an object that is somebody else's by then.
+/// A namespace that the release brings, and an object that belongs to somebody else by then.
 const LODGING: &str = "
 apiVersion: v1
 kind: Namespace
@@ -162,7 +162,7 @@ fn a_namespace_that_a_chart_brings_goes_with_a_composition_that_never_became_a_r
     ensure!(made["metadata"]["deletionTimestamp"].is_null(), "{made}");
     home.kubectl(&["delete", "lodger", "web", "--wait=false"])?;
     home.wait_gone("lodgers", "web")?;
-    // Nothing here empties namespaces, so one that is deleted stays on its way.
+    // There is no namespace controller here, so a deleted namespace stays in that state.
     let left = lodging()?.filter(|left| left["metadata"]["deletionTimestamp"].is_null());
     ensure!(left.is_none(), "{left:?}");
     ensure!(
@@ -172,7 +172,8 @@ fn a_namespace_that_a_chart_brings_goes_with_a_composition_that_never_became_a_r
     Ok(())
 }
 
-/// What the controller counts on when it makes a namespace: an apply of version 1 makes, and never changes what is there.
+/// The controller relies on this when it creates a namespace: an apply with resourceVersion 1 creates, and never
+/// changes an existing object.
 fn an_apply_can_make_without_changing(home: &Namespace) -> Result<()> {
     let object = |value: &str| {
         json!({
@@ -187,7 +188,7 @@ fn an_apply_can_make_without_changing(home: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// With the policy observe nothing is made; without it, all is.
+/// With the policy observe nothing is created; without it, everything is.
 fn observed_alone(home: &Namespace, url: &str) -> Result<()> {
     home.apply(&json!({
         "apiVersion": "core.krateo.io/v1alpha1", "kind": "CompositionDefinition",
@@ -225,7 +226,7 @@ fn paused(home: &Namespace) -> Result<()> {
         .map(drop)
 }
 
-/// An upgrade that fails is not Ready, though the objects of the revision before are well.
+/// After a failed upgrade it is not Ready, although the objects of the previous revision are.
 fn failed(home: &Namespace) -> Result<()> {
     let broken = r#"{"spec":{"greeting":"broken"}}"#;
     home.kubectl(&["patch", "keeper", "web", "--type=merge", "--patch", broken])?;
@@ -241,7 +242,7 @@ fn failed(home: &Namespace) -> Result<()> {
     .map(drop)
 }
 
-/// With the policy orphan the definition goes alone.
+/// With the policy orphan only the definition is deleted.
 fn orphaned(home: &Namespace) -> Result<()> {
     home.kubectl(&[
         "annotate",

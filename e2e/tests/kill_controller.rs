@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-/// Kills at every so manieth write.
+/// Kills at every Nth write.
 const STEP: usize = 40;
 
 #[test]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use e2e::multicluster::kills::{self, Kind};
 use e2e::multicluster::rotations;
 
-/// Kills at every so manieth write.
+/// Kills at every Nth write.
 const STEP: usize = 14;
 
 fn killed(kind: Kind) -> Result<()> {
@@ -29,7 +29,7 @@ fn a_deployment_ends_as_it_should_wherever_the_operator_is_killed() -> Result<()
 
 #[test]
 fn rotations_under_load_cost_a_retry_at_most_and_leave_nothing_open() -> Result<()> {
-    // More rotations than the number of unused connections varies by.
+    // More rotations than the variation in the number of unused connections.
     let figures = rotations::run(8, 2)?;
     assert!(figures.is_good(), "{figures}");
     Ok(())

@@ -1,4 +1,4 @@
-//! A composition that nobody touches costs nothing; one whose object is touched is looked at at once.
+//! A composition that nobody touches costs no request; if one of its objects is touched, a pass follows at once.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn a_composition_that_nobody_touches_costs_no_request() -> Result<()> {
     for name in ["one", "two"] {
         scenario.wait_for("quiets", name, "Ready", "True")?;
     }
-    // What is on its way now may still arrive.
+    // Requests in flight may still arrive.
     std::thread::sleep(Duration::from_secs(3));
 
     let mark = scenario.cluster().audit().mark()?;
@@ -36,7 +36,7 @@ fn a_composition_that_nobody_touches_costs_no_request() -> Result<()> {
     let requests = requests(&scenario, mark)?;
     assert!(requests.is_empty(), "{requests:#?}");
 
-    // An object that moves is looked at (and what was added is taken off again), and it alone.
+    // Only the object that changed is read (and the added field is removed again).
     let mark = scenario.cluster().audit().mark()?;
     scenario.kubectl(&["annotate", "services", "one-web", "example.com/touched=yes"])?;
     scenario.wait_until("a look at the service", || {
@@ -50,7 +50,7 @@ fn a_composition_that_nobody_touches_costs_no_request() -> Result<()> {
     Ok(())
 }
 
-/// What the type's controller asked, its lease aside. A watch that is renewed is no look.
+/// The requests of the type's controller, except for its Lease. A renewed watch does not count.
 fn requests(scenario: &Scenario, mark: local_cluster::audit::Mark) -> Result<Vec<AuditRecord>> {
     let account = "system:serviceaccount:krateo-system:quiets-v1-0-0";
     let mut requests = Vec::new();

@@ -1,4 +1,4 @@
-//! What a controller's own policy refuses it, whatever else lets it: here it may do everything that RBAC knows.
+//! What a controller's own policy refuses, whatever rights it has: here it has every right that RBAC knows.
 
 use anyhow::{Result, ensure};
 use e2e::platform::NAMESPACE;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const HOME: &str = "limit-controller";
 
-/// One more value with a default than the chart has of itself.
+/// Adds one more value with a default to the chart.
 const NEXT_SCHEMA: &str = r#"{
     "type": "object",
     "properties": {
@@ -25,7 +25,7 @@ const MOVED: [&str; 2] = ["limiteds.v2-0-0.composition.krateo.io", "moved"];
 const MOVED_BEFORE: [&str; 2] = ["limiteds.v1-0-0.composition.krateo.io", "moved"];
 
 #[test]
-fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<()> {
+fn a_controller_writes_only_metadata_and_status_of_compositions() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
@@ -44,8 +44,9 @@ fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<
     }
     may_do_everything(&scenario)?;
     scenario.wait_until("the type", || Ok(scenario.apply(&composition("web", 1, 1)).ok()))?;
-    // Written through the version before, and so without the defaults of its own.
-    // Its label is the version that it is created through, whatever it says; it is moved after that.
+    // Written through the previous version, and so without the defaults of its own.
+    // A new composition gets the label of the version that it is created through, whatever it says; so move it
+    // afterwards.
     for _ in 0..2 {
         scenario.apply(&composition("moved", 1, 2))?;
     }
@@ -66,7 +67,7 @@ fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<
     }
     assert!(wrong.is_empty(), "{wrong:?}");
 
-    // The controller itself knows its way: it marks such a composition, releases it and lets it go.
+    // The controller itself can handle that: it labels such a composition, releases it and removes its finalizer.
     platform.run_controller("limiteds", "v2-0-0")?;
     scenario.wait_for("limiteds", "moved", "Released", "True")?;
     let moved = scenario.get("limiteds", "moved")?.unwrap();
@@ -85,7 +86,8 @@ fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<
     Ok(())
 }
 
-/// What a controller tries with compositions: what it is, as which version's controller, and whether that is allowed.
+/// What a controller tries with compositions: the attempt, the version whose controller it is, and whether that is
+/// allowed.
 fn attempts() -> Vec<(&'static str, u8, bool, Vec<&'static str>)> {
     let of = |what, as_version, allowed, place: [&'static str; 2], text| {
         let arguments = vec!["patch", place[0], place[1], "--type=merge", "--patch", text];
@@ -141,7 +143,7 @@ fn attempts() -> Vec<(&'static str, u8, bool, Vec<&'static str>)> {
             false,
             vec!["delete", OWN[0], OWN[1], "--wait=false"],
         ),
-        // A write through a version fills in that version's defaults, which is a change of values as any other.
+        // A write through a version fills in that version's defaults, which changes values like any other write.
         of("a label that fills in defaults", 2, false, MOVED, label),
         of(
             "the same through the version before",
@@ -153,7 +155,7 @@ fn attempts() -> Vec<(&'static str, u8, bool, Vec<&'static str>)> {
     ]
 }
 
-/// Objects that no controller makes.
+/// Objects that no controller may create.
 fn forbidden() -> [(&'static str, Value); 3] {
     let webhook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -182,7 +184,7 @@ fn composition(name: &str, through: u8, label: u8) -> Value {
     })
 }
 
-/// So that it is the policy that refuses, and nothing else.
+/// So that only the policy can refuse.
 fn may_do_everything(scenario: &Namespace) -> Result<()> {
     let account = |version: u8| json!({"kind": "ServiceAccount", "name": format!("limiteds-v{version}-0-0"), "namespace": NAMESPACE});
     scenario.apply(&json!({
@@ -193,7 +195,7 @@ fn may_do_everything(scenario: &Namespace) -> Result<()> {
     }))
 }
 
-/// Why the controller may not; nothing when it may.
+/// Why the controller may not; `None` if it may.
 fn as_controller(scenario: &Namespace, version: u8, arguments: &[&str]) -> Option<String> {
     let user = format!("--as=system:serviceaccount:{NAMESPACE}:limiteds-v{version}-0-0");
     let arguments = [arguments, &[&user]].concat();

@@ -1,4 +1,4 @@
-//! What `kco` says of a composition is what its controller does: the plan before it acts, and nothing after.
+//! What `kco` shows of a composition is what its controller does: the plan before it acts, and an empty one afterwards.
 
 use std::process::{Command, Output};
 
@@ -7,7 +7,7 @@ use e2e::{Scenario, image};
 use serde_json::{Value, json};
 
 #[test]
-fn kco_plans_what_the_controller_does_and_shows_what_came_of_it() -> Result<()> {
+fn kco_plans_what_the_controller_does_and_shows_the_result() -> Result<()> {
     let scenario = Scenario::start("look-at-composition")?;
     let url = scenario.push_web_chart("seen", "1.0.0")?;
     scenario.define("seen", &url, "1.0.0")?;
@@ -36,7 +36,7 @@ fn kco_plans_what_the_controller_does_and_shows_what_came_of_it() -> Result<()> 
         (&after["steps"], &after["standing"]),
         (&json!([]), &json!("up to date"))
     );
-    // The terminal and the controller mean the same permissions, rule by rule.
+    // `kco` and the controller compute the same permissions, rule by rule.
     ensure!(of_each(&after, "granted")? == [json!(true)], "{after:#}");
 
     let touched = kco(&scenario, &["inspect", "composition", "web", "--output", "json"])?;
@@ -79,7 +79,7 @@ fn of_each(plan: &Value, field: &str) -> Result<Vec<Value>> {
     Ok(values)
 }
 
-/// What `kco` prints, as admin.
+/// The output of `kco`, as admin.
 fn kco(scenario: &Scenario, arguments: &[&str]) -> Result<Value> {
     let mut command = Command::new(image::binary("kco")?);
     if let Some(kubeconfig) = scenario.site().kubeconfig() {

@@ -1,4 +1,4 @@
-//! A cluster as Krateo leaves it goes over to this platform, back, and over again.
+//! Migrates a cluster, in the state in which Krateo leaves it, to this platform, back, and again.
 
 use std::fs;
 use std::path::Path;
@@ -15,13 +15,13 @@ const HOME: &str = "migrate-krateo";
 const TYPE: &str = "shopfronts.composition.krateo.io";
 const BASE: &str = "shopfronts-v1-0-0";
 
-/// A tenant's own, labelled as Krateo labels controllers. No definition is for such a type.
+/// A tenant's own role, labelled as Krateo labels those of controllers. There is no definition for its type.
 const TENANTS: &str = "tenants-v1-0-0-controller";
 
-/// Of the release that is taken over as it is.
+/// The release that is taken over unchanged.
 const REVISION: usize = 6;
 
-/// A password that is another one at each render.
+/// A password that differs at each render.
 const PASSWORD: &str = "
 {{- if .Values.greeting | contains \"password\" }}
 apiVersion: v1
@@ -45,7 +45,7 @@ struct Stage {
 }
 
 #[test]
-fn a_cluster_that_runs_krateo_goes_over_and_back_without_a_release_touched() -> Result<()> {
+fn a_cluster_that_runs_krateo_is_migrated_and_back_without_touching_a_release() -> Result<()> {
     let stage = krateo()?;
     let (home, platform) = (&stage.home, &stage.platform);
     let before = stage.uids()?;
@@ -112,7 +112,7 @@ fn a_cluster_that_runs_krateo_goes_over_and_back_without_a_release_touched() -> 
     platform.plane().kill_component(&HostPlatform::provider_name())?;
     let undone = stage.undo()?;
     ensure!(undone.status.success(), "{undone:?}");
-    // Krateo's core-provider does not start with another one.
+    // Krateo's core-provider does not start with any other.
     ensure!(conversion()? == "Webhook", "{}", conversion()?);
     ensure!(stage.uids()? == before);
     platform
@@ -148,7 +148,7 @@ impl Stage {
         Ok(command.arg(self.backup()).output()?)
     }
 
-    /// All that the migration has to leave alone, by kind and name.
+    /// Everything that the migration must leave alone, by kind and name.
     fn uids(&self) -> Result<Vec<(String, String)>> {
         let mut uids = Vec::new();
         for (kind, name) in [
@@ -175,7 +175,7 @@ impl Stage {
         Ok(uids)
     }
 
-    /// The Deployments of Krateo's that are there.
+    /// Krateo's Deployments that exist.
     fn former_runs(&self) -> Result<Vec<String>> {
         let all = self
             .home
@@ -219,10 +219,10 @@ impl Stage {
         Ok(())
     }
 
-    /// The former releases, a change, a new composition, a removal, and Helm on the platform's own release.
+    /// The existing releases, a change, a new composition, a removal, and Helm on the platform's own release.
     fn goes_on(&self, before: &[(String, String)]) -> Result<()> {
         let home = &self.home;
-        // Somebody took off what `kco migrate run` wrote, and Krateo's status says no revision.
+        // Somebody removed the annotation that `kco migrate run` wrote, and Krateo's status has no revision.
         let hint = |revision: &str| {
             let told = format!("krateo.io/release-revision{revision}");
             home.kubectl(&["annotate", "--overwrite", "shopfront", "settled", &told])
@@ -325,7 +325,7 @@ fn krateo() -> Result<Stage> {
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
     let chart = ChartFolder::copy("web", "shopfront", "1.0.0")?;
     chart.write("templates/password.yaml", PASSWORD)?;
-    // The chart's own prints what it is told of the composition, which Krateo spells otherwise.
+    // The chart's ConfigMap prints the values about the composition, which Krateo spells differently.
     chart.write("templates/configmap.yaml", GREETING)?;
     let package = chart.package(home.site())?;
     let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
@@ -387,14 +387,14 @@ fn service(path: &str) -> Value {
     json!({"name": "core-provider-webhook-service", "namespace": NAMESPACE, "port": 9443, "path": path})
 }
 
-/// Of an authority that nobody has the key of.
+/// Signed by a CA whose key nobody has.
 fn ca() -> String {
     use base64::Engine as _;
     let certified = rcgen::generate_simple_self_signed(vec!["krateo".to_owned()]).map(|it| it.cert.pem());
     base64::prelude::BASE64_STANDARD.encode(certified.unwrap_or_default())
 }
 
-/// A release as Krateo's controller makes it: what it adds to the values as text, its labels on objects alone.
+/// A release as Krateo's controller makes it: what it adds to the values is a string, and only objects have its labels.
 fn release(home: &Namespace, url: &str, name: &str) -> Result<()> {
     let live = home.get("shopfronts", name)?.context("no composition")?;
     let uid = live["metadata"]["uid"].as_str().context("no uid")?;
@@ -418,7 +418,7 @@ fn release(home: &Namespace, url: &str, name: &str) -> Result<()> {
         "--values",
         &file,
     ])?;
-    // Krateo makes a revision at every look and keeps a few: the first ones are gone.
+    // Krateo makes a revision at every reconcile and keeps a few: the first ones are gone.
     for _ in 1..if name == "settled" { REVISION } else { 1 } {
         home.helm(&[
             "upgrade",
@@ -455,7 +455,8 @@ fn release(home: &Namespace, url: &str, name: &str) -> Result<()> {
         .map(drop)
 }
 
-/// The controller beside its definition, its roles and those of a release, and the webhook that nobody answers any more.
+/// The controller beside its definition, its roles and those of a release, and the webhook that no program answers any
+/// more.
 fn controller(home: &Namespace) -> Result<()> {
     let star =
         json!([{"apiGroups": [""], "resources": ["configmaps", "services", "secrets"], "verbs": ["*"]}]);

@@ -1,5 +1,5 @@
-//! A controller moves to another namespace, with pods: the former one is gone before the new one does anything, and what its
-//! release runs goes on.
+//! A controller moves to another namespace, with pods: the old one is gone before the new one does anything, and the
+//! workload of its release keeps running.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const HOME: &str = "move-controller";
 const BASE: &str = "movables-v1-0-0";
 
 #[test]
-fn one_controller_at_a_time_has_a_release_while_it_moves() -> Result<()> {
+fn only_one_controller_at_a_time_writes_while_it_moves() -> Result<()> {
     let scenario = Scenario::alone(HOME)?;
     let url = scenario.push_web_chart("movable", "1.0.0")?;
     scenario.define("movable", &url, "1.0.0")?;
@@ -44,7 +44,7 @@ fn one_controller_at_a_time_has_a_release_while_it_moves() -> Result<()> {
             Ok(is_up.then_some(()))
         })?;
         assert!(seen.contains(to), "{seen:?}");
-        // What it is asked to do, it does.
+        // It reconciles changes.
         scenario.kubectl(&["scale", "deployment", "fixed-web", "--replicas=0"])?;
         scenario.wait("deployment", "fixed-web", |web| web["spec"]["replicas"] == 1)?;
         scenario.wait("compositiondefinitions", "movable", is_ready)?;
@@ -74,7 +74,7 @@ fn upgrade(scenario: &Scenario, place: &str) -> Result<()> {
         .map(drop)
 }
 
-/// The namespaces in which the controller has pods that run, also those that are about to end.
+/// The namespaces where pods of the controller run, including those that are being deleted.
 fn pods(scenario: &Scenario) -> Result<BTreeSet<String>> {
     let selector = format!("--selector=app.kubernetes.io/name={BASE}");
     let found = scenario.kubectl(&["get", "pods", "--all-namespaces", &selector, "--output=json"])?;
@@ -86,7 +86,7 @@ fn pods(scenario: &Scenario) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// Objects of the release by identity, and its records.
+/// Objects of the release by UID, and its records.
 fn release(scenario: &Scenario) -> Result<Vec<Value>> {
     let kinds = "configmaps,services,deployments,secrets";
     let found: Value = serde_json::from_str(&scenario.kubectl(&["get", kinds, "--output", "json"])?)?;
@@ -104,7 +104,7 @@ fn release(scenario: &Scenario) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// By the audit log: no account writes once the other has begun.
+/// By the audit log: an account does not write any more once the other one has begun.
 fn one_after_the_other(
     scenario: &Scenario,
     mark: local_cluster::audit::Mark,

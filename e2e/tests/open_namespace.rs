@@ -1,5 +1,5 @@
-//! The first composition of a namespace waits for core-provider, which lets the controller grant there, and for nobody
-//! else.
+//! The first composition of a namespace waits only for core-provider, which allows the controller to grant permissions
+//! there.
 
 use anyhow::Result;
 use e2e::platform::{NAMESPACE, RELEASE};
@@ -9,7 +9,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 #[test]
-fn the_first_composition_of_a_namespace_waits_for_core_provider_and_goes_on_when_it_is_back() -> Result<()> {
+fn the_first_composition_of_a_namespace_waits_for_core_provider() -> Result<()> {
     let platform = HostPlatform::start()?;
     let scenario = platform.namespace("open-namespace")?;
     let registry = platform.plane().start_registry("charts", &Settings::default())?;

@@ -1,6 +1,6 @@
-//! Compositions on a control plane of their own: `make take-over`, and the short forms of `make namespaces`,
-//! `make exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, who says name and chart of a release, what kubectl prints,
-//! and the figures and traces that are pushed.
+//! Compositions on a control plane of their own: `make take-over`, the short forms of `make namespaces`, `make
+//! exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, where name and chart of a release
+//! come from, what kubectl prints, and the metrics and traces that are pushed.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use e2e::compositions::{
     Rig, columns, drift, exactness, fairness, figures, idle, names, namespaces, take_over, traces,
 };
 
-/// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
+/// Hooks, cluster-scoped objects, a lookup, and objects that are added and removed.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
 
-/// One for all of these, one after the other. It goes with the process.
+/// One for all of these tests, used one after the other. It ends with the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
     static RIG: Shared<Rig> = Shared::new();
     RIG.get(Rig::start)
 }
 
 #[test]
-fn namespaces_go_with_their_compositions_and_with_the_definitions_of_others() -> Result<()> {
+fn namespaces_are_deleted_with_compositions_or_definitions_in_them() -> Result<()> {
     let outcome = namespaces::run(&*rig()?, 3)?;
     assert!(outcome.left.is_empty(), "{outcome}");
     Ok(())
@@ -35,7 +35,7 @@ fn every_rule_that_a_controller_gets_is_needed_and_none_is_missing() -> Result<(
 }
 
 #[test]
-fn edits_of_every_kind_are_put_back_at_once() -> Result<()> {
+fn edits_of_every_kind_are_corrected_at_once() -> Result<()> {
     let times = drift::run(&*rig()?, 16)?;
     assert!(times.faults.is_empty(), "{times}");
     Ok(())
@@ -49,14 +49,14 @@ fn compositions_that_nobody_touches_are_not_written() -> Result<()> {
 }
 
 #[test]
-fn honest_compositions_go_on_beside_hostile_ones_of_every_kind() -> Result<()> {
+fn honest_compositions_work_beside_hostile_ones_of_every_kind() -> Result<()> {
     let outcome = fairness::run(&*rig()?, 5, 1)?;
     assert!(outcome.is_well(), "{outcome}");
     Ok(())
 }
 
 #[test]
-fn releases_are_taken_over_by_what_they_hold_and_not_by_what_records_say() -> Result<()> {
+fn releases_are_taken_over_by_their_live_objects_not_by_their_records() -> Result<()> {
     let outcome = take_over::run(&*rig()?)?;
     assert!(outcome.is_well(), "{outcome}");
     Ok(())
@@ -68,7 +68,7 @@ fn a_definition_names_the_release_of_its_only_composition() -> Result<()> {
 }
 
 #[test]
-fn a_controller_that_is_told_a_chart_releases_that_one() -> Result<()> {
+fn a_controller_with_a_fixed_chart_releases_that_one() -> Result<()> {
     names::of_fixed_charts(&*rig()?)
 }
 
@@ -87,18 +87,18 @@ fn a_pass_is_traced_into_chart_inspector() -> Result<()> {
 }
 
 #[test]
-fn figures_are_pushed_under_the_names_of_the_contract() -> Result<()> {
+fn metrics_are_pushed_under_the_names_of_the_contract() -> Result<()> {
     let wrong = figures::run(&*rig()?)?;
     assert!(wrong.is_empty(), "{wrong:#?}");
     Ok(())
 }
 
 #[test]
-fn a_version_without_a_kind_removes_what_is_left_of_it() -> Result<()> {
+fn a_version_that_drops_a_kind_removes_its_objects() -> Result<()> {
     names::of_kinds_that_go(&*rig()?)
 }
 
 #[test]
-fn a_definition_removes_what_is_left_of_anothers_chart_when_it_takes_a_composition_over() -> Result<()> {
+fn a_definition_that_takes_over_a_composition_removes_objects_of_the_former_chart() -> Result<()> {
     names::of_kinds_handed_over(&*rig()?)
 }

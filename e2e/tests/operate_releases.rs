@@ -7,14 +7,14 @@ use anyhow::Result;
 use e2e::Shared;
 use e2e::releases::{Rig, TrialChart, crashes, drift, idle, interop};
 
-/// Hooks, and an upgrade that fails. All of them: `make interop`.
+/// Hooks, and an upgrade that fails. For all charts: `make interop`.
 const CHARTS: [&str; 2] = ["hooks", "failing-object"];
 
-/// Every so manieth write.
+/// Every Nth write.
 const STEP: usize = 13;
 
-/// One API server for all of these, one after the other: they share the definitions of the trial charts. It goes with
-/// the process.
+/// One API server for all of these tests, used one after the other: they share the CRDs of the trial charts. It ends
+/// with the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
     static RIG: Shared<Rig> = Shared::new();
     RIG.get(Rig::start)
@@ -33,7 +33,7 @@ fn kco_and_helm_operate_each_others_releases() -> Result<()> {
 }
 
 #[test]
-fn a_killed_kco_is_run_again_and_all_is_well() -> Result<()> {
+fn a_killed_kco_recovers_when_it_is_run_again() -> Result<()> {
     let rig = rig()?;
     let outcome = crashes::run(&rig, &crashes::ACTIONS, STEP)?;
     assert_eq!(outcome.kills, outcome.converged, "{:#?}", outcome.faults);
@@ -42,7 +42,7 @@ fn a_killed_kco_is_run_again_and_all_is_well() -> Result<()> {
 }
 
 #[test]
-fn drift_is_reported_and_healed_and_idle_releases_are_not_written() -> Result<()> {
+fn drift_is_reported_and_corrected_and_idle_releases_are_not_written() -> Result<()> {
     let rig = rig()?;
     let table = drift::run(&rig)?;
     assert!(table.rows.iter().all(|row| row.fault.is_none()), "{table}");

@@ -1,4 +1,4 @@
-//! Both pauses: at once, and once the chart was told.
+//! Both pauses: the one that stops at once, and the graceful one, which renders the chart once more.
 
 use anyhow::Result;
 use e2e::Scenario;
@@ -6,7 +6,7 @@ use e2e::scenario::condition;
 use serde_json::{Value, json};
 
 #[test]
-fn a_pause_stops_at_once_and_a_graceful_one_once_the_chart_was_told() -> Result<()> {
+fn a_pause_stops_at_once_and_a_graceful_one_after_one_more_render() -> Result<()> {
     let scenario = Scenario::start("pause-composition")?;
     let url = scenario.push_web_chart("sleeper", "1.0.0")?;
     scenario.define("sleeper", &url, "1.0.0")?;
@@ -23,7 +23,7 @@ fn a_pause_stops_at_once_and_a_graceful_one_once_the_chart_was_told() -> Result<
     scenario.kubectl(&["annotate", "sleepers", "web", "krateo.io/paused-"])?;
     greeting_becomes(&scenario, "two")?;
 
-    // One more upgrade, in which the chart sees it; then nothing, whatever the spec says.
+    // One more upgrade, in which the chart sees the pause; then nothing, whatever changes in the spec.
     scenario.kubectl(&["annotate", "sleepers", "web", "krateo.io/gracefully-paused=true"])?;
     scenario.wait("sleepers", "web", |object| {
         reason(object, "Ready") == "ReconcileGracefullyPaused"
@@ -39,7 +39,7 @@ fn a_pause_stops_at_once_and_a_graceful_one_once_the_chart_was_told() -> Result<
     let object = scenario.get("sleepers", "web")?.unwrap();
     assert!(object["metadata"]["annotations"]["krateo.io/gracefully-paused-time"].is_null());
 
-    // Deletion wins over a graceful pause: nothing is left behind.
+    // Deletion takes precedence over a graceful pause: nothing is left behind.
     scenario.kubectl(&["annotate", "sleepers", "web", "krateo.io/gracefully-paused=true"])?;
     scenario.wait("sleepers", "web", |object| {
         reason(object, "Ready") == "ReconcileGracefullyPaused"
@@ -76,7 +76,7 @@ fn greeting_becomes(scenario: &Scenario, greeting: &str) -> Result<()> {
         .map(drop)
 }
 
-/// Longer than a controller that did not care would need.
+/// Longer than a controller that ignored the pause would need.
 fn still(scenario: &Scenario, greeting: &str) -> Result<()> {
     std::thread::sleep(std::time::Duration::from_secs(3));
     let config = scenario.get("configmaps", "fixed-web")?.unwrap();

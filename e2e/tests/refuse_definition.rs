@@ -5,7 +5,7 @@ use e2e::scenario::condition;
 use e2e::{ChartFolder, Scenario};
 
 #[test]
-fn a_definition_that_cannot_be_carried_out_says_what_to_do() -> Result<()> {
+fn a_definition_that_cannot_be_reconciled_says_what_to_do() -> Result<()> {
     let scenario = Scenario::start("refuse-definition")?;
     let registry = scenario.site().registry();
 

@@ -1,5 +1,5 @@
-//! A controller moves between its definition's namespace and the platform's while its releases stay as they are, and nothing
-//! of it can be had any more where it was.
+//! A controller moves between its definition's namespace and the platform's, without touching its releases, and
+//! afterwards nothing in the old place gives any rights.
 
 use anyhow::Result;
 use e2e::platform::{NAMESPACE, RELEASE};
@@ -14,7 +14,7 @@ const TEAM: &str = "relocate-team";
 const BASE: &str = "nomads-v1-0-0";
 
 #[test]
-fn a_controller_moves_and_its_releases_and_their_tenants_feel_nothing() -> Result<()> {
+fn a_controller_moves_without_affecting_releases_or_tenants() -> Result<()> {
     let platform = HostPlatform::installed_with(&["cdc.namespace=definition"])?;
     platform.run_inspector()?;
     let (home, team) = (platform.namespace(HOME)?, platform.namespace(TEAM)?);
@@ -23,7 +23,7 @@ fn a_controller_moves_and_its_releases_and_their_tenants_feel_nothing() -> Resul
     let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
     let deployment = format!("{BASE}-controller");
 
-    // As earlier releases had it.
+    // As in earlier releases.
     let provider = Proxy::open_as(platform.plane(), NAMESPACE, RELEASE)?;
     provider.start(run(&platform, "definition")?, None)?;
     home.define("nomad", &url, "1.0.0")?;
@@ -55,7 +55,7 @@ fn a_controller_moves_and_its_releases_and_their_tenants_feel_nothing() -> Resul
     platform.run_controller("nomads", "v1-0-0")?;
     works(&team, "web", "moved")?;
     assert_eq!(releases(&team)?, before, "a release was touched");
-    // A tenant makes the account anew: it holds nothing.
+    // A tenant creates the account again: it has no rights.
     home.kubectl(&["create", "serviceaccount", BASE])?;
     nobody_names(&home, HOME)?;
     for (verb, resource) in [
@@ -101,12 +101,12 @@ fn composition(name: &str) -> Value {
     })
 }
 
-/// An account of the namespace whose rights are those of the role `edit`.
+/// An account of the namespace with the role `edit`.
 fn editor(namespace: &Namespace) -> String {
     format!("--as=system:serviceaccount:{}:editor", namespace.namespace())
 }
 
-/// True when who may edit in the definition's namespace can have a token of the controller in this one.
+/// True if someone with `edit` in the definition's namespace can get a token of the controller in this one.
 fn may_act_as(namespace: &Namespace) -> Result<bool> {
     let home = Namespace::of(HOME, namespace.site());
     let _ = home.kubectl(&["create", "serviceaccount", "editor"]);
@@ -127,7 +127,8 @@ fn may_act_as(namespace: &Namespace) -> Result<bool> {
     Ok(account.is_some() && token.is_ok())
 }
 
-/// Stops core-provider and leaves the role that marks the controller as earlier releases did: it does not say where that is.
+/// Stops core-provider and leaves the role that marks the controller as in earlier releases: it does not say where the
+/// controller runs.
 fn stop_as_before(provider: &Proxy, home: &Namespace) -> Result<()> {
     home.kubectl(&[
         "annotate",
@@ -145,7 +146,7 @@ fn stop_as_before(provider: &Proxy, home: &Namespace) -> Result<()> {
         .map(drop)
 }
 
-/// What is there of the releases: objects, records and revisions, as they were written last.
+/// The state of the releases: objects, records and revisions, as they were last written.
 fn releases(team: &Namespace) -> Result<Vec<Value>> {
     let kinds = "configmaps,services,deployments,secrets";
     let found: Value = serde_json::from_str(&team.kubectl(&["get", kinds, "--output", "json"])?)?;
@@ -167,7 +168,7 @@ fn releases(team: &Namespace) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// The controller does what it is asked, without another revision.
+/// The controller reconciles changes, without another revision.
 fn works(team: &Namespace, name: &str, word: &str) -> Result<()> {
     let config = format!("{name}-web");
     let edit = format!(r#"{{"metadata": {{"labels": {{"app.kubernetes.io/name": "{word}"}}}}}}"#);
@@ -188,7 +189,7 @@ fn nothing_is_left(home: &Namespace) -> Result<()> {
     })
 }
 
-/// No binding gives anything to the controller's account in this namespace, also none of a composition that is paused.
+/// No binding grants anything to the controller's account in this namespace, not even one of a paused composition.
 fn nobody_names(home: &Namespace, namespace: &str) -> Result<()> {
     home.wait_until("all bindings to name another account", || {
         let kinds = "rolebindings,clusterrolebindings";

@@ -1,4 +1,4 @@
-//! The chart of the platform by the real Helm: values of Krateo's chart.
+//! The chart of the platform rendered by the real Helm: values of Krateo's chart.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ fn variable(deployment: &Value, name: &str) -> Option<String> {
     )
 }
 
-/// What a values file has that was copied from Krateo's chart and changed nowhere.
+/// Values copied from Krateo's chart without a change.
 fn copied() -> Value {
     let image = |program: &str| json!({"repository": format!("ghcr.io/krateoplatformops/{program}"), "pullPolicy": "IfNotPresent", "tag": "1.0.0"});
     let common = json!({
@@ -75,7 +75,7 @@ fn copied() -> Value {
 }
 
 #[test]
-fn a_values_file_of_krateos_chart_does_what_it_says() -> Result<()> {
+fn a_values_file_of_krateos_chart_has_its_effect() -> Result<()> {
     let site = HostPlatform::shared()?.site();
     let mut values = copied();
     values["podLabels"] = json!({"team": "platform"});
@@ -120,7 +120,7 @@ fn a_values_file_of_krateos_chart_does_what_it_says() -> Result<()> {
 }
 
 #[test]
-fn figures_and_traces_are_pushed_where_the_values_say() -> Result<()> {
+fn metrics_and_traces_are_pushed_where_the_values_say() -> Result<()> {
     let site = HostPlatform::shared()?.site();
     let url = "http://collector:4318";
     let inspector = "core-provider-chart-inspector";
@@ -176,7 +176,7 @@ fn a_value_of_krateos_chart_without_a_meaning_here_is_refused_with_what_to_write
         (
             "/cdc/image/repository",
             json!("mirror/cdc"),
-            "cdc.image.repository: write cdc.image as one text",
+            "cdc.image.repository: write cdc.image as one string",
         ),
         (
             "/image/tag",
@@ -218,12 +218,12 @@ fn a_value_of_krateos_chart_without_a_meaning_here_is_refused_with_what_to_write
         (
             "/cdc/image/tag",
             json!("0.20.1"),
-            "cdc.image.tag: write nothing, or cdc.image as one text",
+            "cdc.image.tag: write nothing, or cdc.image as one string",
         ),
         (
             "/chartInspector/image",
             json!({"tag": "0.20.1"}),
-            "chartInspector.image.tag: write nothing, or chartInspector.image as one text",
+            "chartInspector.image.tag: write nothing, or chartInspector.image as one string",
         ),
         (
             "/cdc/image/pullPolicy",

@@ -1,5 +1,5 @@
-//! The chart of the installer by the real Helm: what each mode has, and which compositions are due on a real API server
-//! that is brought from one moment to the next.
+//! The chart of the installer rendered by the real Helm: what each mode contains, and which compositions are rendered
+//! at each state of a real API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const VERSION: &str = "1.2.3";
 const GROUP: &str = "composition.krateo.io";
 
-/// What a release has of the engine's own chart, apart from what is in its `crds/`.
+/// The objects of the engine's own chart in a release, apart from those in its `crds/`.
 const ENGINE: [&str; 18] = [
     "PodDisruptionBudget/installer-core-provider",
     "ServiceAccount/installer-core-provider",
@@ -36,7 +36,7 @@ const ENGINE: [&str; 18] = [
     "CustomResourceDefinition/compositiondefinitions.core.krateo.io",
 ];
 
-/// What it has besides.
+/// The other objects.
 const BOOTSTRAP: [&str; 31] = [
     "Namespace/krateo-platform",
     "CompositionDefinition/installer",
@@ -66,7 +66,7 @@ const BOOTSTRAP: [&str; 31] = [
     "ClusterRole/installer-postdelete",
     "ClusterRoleBinding/installer-postdelete",
     "Job/installer-postdelete",
-    // The trial charts of foreign operators.
+    // The trial charts in place of third-party operators.
     "ConfigMap/installer-cert-manager",
     "ConfigMap/installer-clickhouse-operator-helm",
     "ConfigMap/installer-community-operator",
@@ -78,7 +78,7 @@ const COMPOSITION: [&str; 3] = [
     "Job/installer-ordered-teardown",
 ];
 
-/// A package of the installer with trial charts in place of foreign subcharts.
+/// A package of the installer with trial charts in place of third-party subcharts.
 fn packaged() -> Result<(TempDir, PathBuf)> {
     let folder = tempfile::tempdir()?;
     let foreign = folder.path().join("foreign");
@@ -91,7 +91,7 @@ fn packaged() -> Result<(TempDir, PathBuf)> {
     Ok((folder, archive))
 }
 
-/// Values of an Installer object, as `installer-self-cr` has them.
+/// Values of an Installer object, as in `installer-self-cr`.
 fn in_composition_mode(mut values: Value) -> Value {
     let off = json!({"enabled": false});
     values["bootstrap"] = json!({
@@ -101,7 +101,7 @@ fn in_composition_mode(mut values: Value) -> Value {
 }
 
 #[test]
-fn each_mode_has_its_objects_and_no_other() -> Result<()> {
+fn each_mode_renders_exactly_its_objects() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let site = platform.site();
     let (_folder, chart) = packaged()?;
@@ -121,7 +121,7 @@ fn each_mode_has_its_objects_and_no_other() -> Result<()> {
             [0]["image"],
         format!("ghcr.io/krateo/core-provider:{VERSION}")
     );
-    // What the Installer is handed over with, by Helm's own `toYaml`.
+    // The spec with which the Installer is created, by Helm's own `toYaml`.
     let handed = bootstrap.get("ConfigMap", "installer-self-cr").unwrap()["data"]["installer.yaml"].clone();
     let handed: Value = serde_saphyr::from_str(handed.as_str().unwrap())?;
     assert_eq!(handed["apiVersion"], "composition.krateo.io/v1-2-3");
@@ -206,7 +206,7 @@ fn a_real_api_server_unlocks_one_wave_after_the_other() -> Result<()> {
         for name in wave {
             stage.set(profile.get(name).unwrap(), "False")?;
         }
-        // Being there is not enough.
+        // Existing is not enough.
         assert_eq!(rendered(&profile)?.compositions(), at_home(&profile, &due));
         for name in wave {
             stage.set(profile.get(name).unwrap(), "True")?;
@@ -214,17 +214,17 @@ fn a_real_api_server_unlocks_one_wave_after_the_other() -> Result<()> {
     }
     assert_eq!(due.len(), 5);
 
-    // What it depends on flaps.
+    // A dependency becomes not Ready and Ready again.
     stage.set(profile.get("a-crd").unwrap(), "False")?;
     assert_eq!(rendered(&profile)?.compositions(), at_home(&profile, &due));
 
-    // Another version: the former one until it is served.
+    // Another version: the previous one until it is served.
     let next = profile.with_version("a", "1.1.0");
     assert_eq!(rendered(&next)?.compositions(), at_home(&profile, &due));
     stage.serve(next.get("a").unwrap(), &["v1-0-0", "v1-1-0"])?;
     assert_eq!(rendered(&next)?.compositions(), at_home(&next, &due));
 
-    // Turned off: from the leaves, and each definition after its composition.
+    // Turned off: in reverse order of dependency, and each definition after its composition.
     let mut off = values(&next);
     for component in off["components"].as_array_mut().unwrap() {
         if component["name"] == "b" || component["name"] == "c" {
@@ -246,7 +246,7 @@ fn a_real_api_server_unlocks_one_wave_after_the_other() -> Result<()> {
     }
     assert_eq!(stage.rendered(&off)?.definitions().len(), 3);
 
-    // A lookup of what is not served is an error, as Helm has it; so the chart asks for none.
+    // With Helm, a lookup of a type that is not served is an error, so the chart makes none.
     let refused = stage.look_up_what_is_not_served().unwrap_err().to_string();
     assert!(refused.contains("error calling lookup"), "{refused}");
     Ok(())
@@ -287,7 +287,7 @@ fn the_trial_charts_become_the_kinds_of_the_list() -> Result<()> {
     Ok(())
 }
 
-/// These compositions, each written through the version of the profile.
+/// These compositions, each written through its version in the profile.
 fn at_home(profile: &Profile, names: &BTreeSet<&'static str>) -> BTreeMap<String, String> {
     let versions = names
         .iter()
@@ -295,7 +295,7 @@ fn at_home(profile: &Profile, names: &BTreeSet<&'static str>) -> BTreeMap<String
     versions.collect()
 }
 
-/// An API server on which types and compositions are what the test says.
+/// An API server on which the test decides about types and compositions.
 struct Stage<'a> {
     site: &'a Site,
     home: Namespace,
@@ -318,7 +318,7 @@ impl<'a> Stage<'a> {
         Rendered::of(self.site, &self.chart, values, &["--dry-run=server"])
     }
 
-    /// Has the API server serve a component's type in these versions.
+    /// Makes the API server serve a component's type in these versions.
     fn serve(&self, component: &Component, served: &[&str]) -> Result<()> {
         let last = served.len() - 1;
         let versions = served.iter().enumerate().map(|(index, version)| {
@@ -336,7 +336,7 @@ impl<'a> Stage<'a> {
                 "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
             },
         }))?;
-        // The API server takes a moment from the definition to what it serves.
+        // The API server takes a moment from the CRD to serving it.
         self.home.wait_until("the type", || {
             let paths = served
                 .iter()
@@ -346,7 +346,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Has a composition with this `Ready`, which belongs to the release that is rendered.
+    /// Creates a composition with this `Ready`, which belongs to the release that is rendered.
     fn set(&self, component: &Component, ready: &str) -> Result<()> {
         let composition = json!({
             "apiVersion": format!("{GROUP}/{}", component.served_version()),
@@ -358,7 +358,7 @@ impl<'a> Stage<'a> {
             },
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
         });
-        // Policies learn of a type a moment after it is served.
+        // Policies apply to a type a moment after it is served.
         self.home
             .wait_until("policies", || Ok(self.home.apply(&composition).ok()))
     }

@@ -1,4 +1,5 @@
-//! The chart of the multicluster operator by the real Helm, and what its account may on a real API server.
+//! The chart of the multicluster operator rendered by the real Helm, and the rights of its account on a real API
+//! server.
 
 use anyhow::{Context as _, Result};
 use e2e::{HostPlatform, Namespace, Site, image};
@@ -62,7 +63,7 @@ fn deployment(objects: &[Value]) -> &Value {
         .unwrap()
 }
 
-/// Waits until the account may do this, or may not: the API server hears of roles a moment after they are written.
+/// Waits until the account may do this, or may not: the API server applies roles a moment after they are written.
 fn expect(
     namespace: &Namespace,
     account: &str,
@@ -80,7 +81,7 @@ fn has(list: &Value, wanted: &str) -> bool {
 }
 
 #[test]
-fn secrets_are_listed_in_the_operators_namespace_alone_and_no_rule_has_a_star() -> Result<()> {
+fn secrets_are_listed_only_in_the_operators_namespace_and_no_rule_has_a_star() -> Result<()> {
     let site = HostPlatform::shared()?.site();
     for values in [json!({}), json!({"mode": "tenant"}), everything()] {
         helm(site, &["lint", "--strict"], &values)?;
@@ -173,7 +174,7 @@ fn the_operator_runs_twice_under_the_restricted_standard_with_exact_rights() -> 
         expect(namespace, &account, (verb, resource, expected))?;
     }
 
-    // Without home as a target, it writes nothing but status, its key and what lies in the Secrets.
+    // If home is not a target, it only writes status, its key and the contents of the Secrets.
     helm(site, &["upgrade", RELEASE, "--reset-values"], &json!({}))?;
     for (namespace, verb, resource, expected) in [
         (&home, "create", "secrets/other", false),

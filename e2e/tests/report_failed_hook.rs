@@ -1,10 +1,10 @@
-//! What a failed hook printed is told where its composition is looked at.
+//! The output of a failed hook is shown in the status of its composition.
 
 use anyhow::Result;
 use e2e::{ChartFolder, Scenario, image};
 use serde_json::json;
 
-/// The flag that no program of ours knows, so that the one in the hook names it in what it prints.
+/// A flag that none of our programs knows, so that the one in the hook prints its name.
 const FLAG: &str = "--told-by-the-hook";
 
 const HOOK: &str = r#"
@@ -36,7 +36,7 @@ spec:
 "#;
 
 #[test]
-fn what_a_failed_hook_printed_is_in_the_message_and_the_event_of_its_composition() -> Result<()> {
+fn the_output_of_a_failed_hook_is_in_the_message_and_the_event_of_its_composition() -> Result<()> {
     let scenario = Scenario::start("report-failed-hook")?;
     let chart = ChartFolder::copy("web", "hooked", "1.0.0")?;
     chart.write("templates/check.yaml", HOOK)?;

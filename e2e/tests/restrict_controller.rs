@@ -18,7 +18,7 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
     }))?;
     scenario.wait_for("modests", "web", "Ready", "True")?;
 
-    // Both namespaces enforce the standard, so running is the proof.
+    // Both namespaces enforce the standard, so the fact that pods run is the proof.
     every_pod_runs(&scenario, scenario.namespace())?;
     every_pod_runs(&scenario, platform::NAMESPACE)?;
     no_rule_holds_a_wildcard(&scenario)?;
@@ -39,7 +39,7 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
             "apps/deployments get,list,watch ",
         ]
     );
-    // What it may not do is in the list of `make attacks`.
+    // What it may not do is tested by `make attacks`.
     for request in [
         ["patch", "configmaps/fixed-web"],
         ["get", "secrets/sh.helm.release.v1.fixed.v1"],
@@ -68,7 +68,7 @@ fn every_pod_runs(scenario: &Scenario, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// In every role that the platform made or that was granted since: those of Kubernetes itself aside.
+/// In every role that the platform created or that was granted since, not in those of Kubernetes itself.
 fn no_rule_holds_a_wildcard(scenario: &Scenario) -> Result<()> {
     let roles: Value = serde_json::from_str(&scenario.kubectl(&[
         "get",

@@ -1,11 +1,11 @@
-//! chart-inspector answers who shows a token made for it, from a pod and through its Service.
+//! chart-inspector answers only callers that present a token made for it, from a pod and through its Service.
 
 use anyhow::Result;
 use e2e::{Scenario, platform};
 use serde_json::{Value, json};
 
 #[test]
-fn chart_inspector_answers_who_may_ask() -> Result<()> {
+fn chart_inspector_answers_only_authorized_callers() -> Result<()> {
     let scenario = Scenario::start("restrict-inspector")?;
     let url = scenario.push_web_chart("shy", "1.0.0")?;
     scenario.define("shy", &url, "1.0.0")?;
@@ -17,7 +17,7 @@ fn chart_inspector_answers_who_may_ask() -> Result<()> {
         "spec": {"image": scenario.web_image()},
     }))?;
     scenario.wait_for("shies", "web", "Ready", "True")?;
-    // Whom it does not answer is in the list of `make attacks`; this is the way through its Service.
+    // Which callers it refuses is tested by `make attacks`; this tests the way through its Service.
     assert_eq!(ask(&scenario, None)?.0, "401");
     let token =
         scenario
@@ -52,7 +52,7 @@ fn ask(scenario: &Scenario, token: Option<&str>) -> Result<(String, String)> {
     get(scenario, &query, token)
 }
 
-/// Status and body of an answer of chart-inspector, asked from the node.
+/// Status and body of an answer of chart-inspector, requested from the node.
 fn get(scenario: &Scenario, path: &str, token: Option<&str>) -> Result<(String, String)> {
     let service = format!("{}-chart-inspector", platform::RELEASE);
     let address = scenario.kubectl(&[

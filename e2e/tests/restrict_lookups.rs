@@ -1,5 +1,5 @@
-//! What a chart's templates are answered, and what of it gets out: a composition's own and what the admin allows, whoever
-//! writes the templates.
+//! Which lookups of a chart's templates are answered, and what can be disclosed by them: only what belongs to the
+//! composition or the admin allows, whoever writes the templates.
 
 use anyhow::Result;
 use e2e::scenario::condition;
@@ -8,7 +8,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 const HOME: &str = "restrict-lookups";
-/// Where controllers live.
+/// The namespace of controllers.
 const PLATFORM: &str = "krateo-system";
 const OTHER: &str = "restrict-lookups-b";
 const ACCOUNT: &str = "lookers-v1-0-0";
@@ -17,7 +17,7 @@ const ACCOUNT: &str = "lookers-v1-0-0";
 const PASSWORD: &str = "correct-horse-battery";
 const ENCODED: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5";
 
-/// A Secret of its own, a map that says what the chart's own lookups find, and whatever users write.
+/// A Secret of its own, a ConfigMap with the results of the chart's own lookups, and templates written by users.
 const TEMPLATE: &str = r#"
 {{- $map := lookup "v1" "ConfigMap" .Release.Namespace "settings" }}
 {{- $namespace := lookup "v1" "Namespace" "" .Release.Namespace }}
@@ -41,7 +41,7 @@ data:
 "#;
 
 #[test]
-fn a_template_sees_what_is_its_compositions_own_and_what_the_admin_allows() -> Result<()> {
+fn a_template_sees_only_its_compositions_objects_and_what_the_admin_allows() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let other = platform.namespace(OTHER)?;
@@ -90,13 +90,13 @@ fn compose(home: &Namespace, name: &str, extra: &[&str]) -> Result<()> {
     home.wait_until("the type", || Ok(home.apply(&composition).ok()))
 }
 
-/// What the chart spells out is answered: at home, and of kinds outside of namespaces.
+/// Lookups that the chart spells out are answered: in the release's namespace, and of cluster-scoped kinds.
 fn honest(home: &Namespace) -> Result<()> {
     compose(home, "honest", &[])?;
     home.wait_for("lookers", "honest", "Released", "True")?;
     let found = home.wait("configmaps", "honest-found", |_| true)?;
     assert_eq!(found["data"], json!({"map": "green", "namespace": HOME}));
-    // Once it is there, the Secret is answered, and stays as it is.
+    // Once it exists, the Secret is answered, and stays as it is.
     home.kubectl(&[
         "patch",
         "looker",
@@ -111,7 +111,7 @@ fn honest(home: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Templates that users write, and what each is held with.
+/// Templates that users write, and the message with which each composition is held.
 fn thefts() -> Vec<(&'static str, String, &'static str)> {
     let secret = format!(r#"(lookup "v1" "Secret" "{OTHER}" "foreign")"#);
     let at_home = format!(r#"(lookup "v1" "Secret" "{HOME}" "foreign")"#);
@@ -124,7 +124,7 @@ fn thefts() -> Vec<(&'static str, String, &'static str)> {
             format!("{{{{ $s := {secret} }}}}{map}{{{{ dig \"data\" \"password\" \"\" $s | quote }}}}}}"),
             allowed,
         ),
-        // It fails on its own where it finds nothing.
+        // It fails by itself if it finds nothing.
         (
             "naive",
             format!(
@@ -178,7 +178,7 @@ fn thefts() -> Vec<(&'static str, String, &'static str)> {
             r#"{{ fail (toJson (lookup "v1" "ConfigMap" "" "")) }}"#.to_owned(),
             "krateo.io/allowed-lookups: configmaps",
         ),
-        // One Namespace is spelled out by the chart, not all of them, and nothing of other kinds.
+        // The chart spells out one Namespace, not all of them, and no other kinds.
         (
             "namespaces",
             r#"{{ fail (toJson (lookup "v1" "Namespace" "" "")) }}"#.to_owned(),
@@ -198,7 +198,7 @@ fn thefts() -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// With what a composition is held.
+/// The message with which a composition is held.
 fn held(home: &Namespace, name: &str, extra: &str) -> Result<String> {
     compose(home, name, &[extra])?;
     let held = home.wait_for("lookers", name, "Synced", "False")?;
@@ -208,7 +208,7 @@ fn held(home: &Namespace, name: &str, extra: &str) -> Result<String> {
         .to_owned())
 }
 
-/// A template that was answered its own Secret fails without telling it, unless in words that the chart spells out.
+/// A template that got its own Secret fails without disclosing it, unless with words that the chart spells out.
 fn own_words(home: &Namespace) -> Result<()> {
     let own = r#"(lookup "v1" "Secret" .Release.Namespace (print .Release.Name "-own"))"#;
     let fail = format!("{{{{ fail {own}.data.password }}}}");
@@ -221,13 +221,13 @@ fn own_words(home: &Namespace) -> Result<()> {
         said.contains("template looker/templates/looked-up.yaml:19") && said.contains("withheld"),
         "{said}"
     );
-    // At a terminal, whoever may read the Secret is told.
+    // In `kco`, a user who may read the Secret sees the message.
     let told = home.kco(&["plan", "looker/honest"]).unwrap_err().to_string();
     assert!(told.contains(ENCODED), "{told}");
     Ok(())
 }
 
-/// What the admin allows is answered, by rights to read that and nothing else.
+/// What the admin allows is answered, with rights to read exactly that.
 fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
     let annotate = |text: &str| {
         let annotation = format!("krateo.io/allowed-lookups={text}");
@@ -240,7 +240,7 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
         ])
     };
     annotate("secrets")?;
-    // It is not ready before that either: no pod of its controller runs here.
+    // It was not ready before either: no pod of its controller runs here.
     home.wait("compositiondefinitions", "looker", |definition| {
         condition(definition, "Ready").is_some_and(|ready| {
             ready["message"]
@@ -255,14 +255,14 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
     let loot = home.wait("configmaps", "loot", |_| true)?;
     assert_eq!(loot["data"]["loot"], ENCODED);
     home.kubectl(&["delete", "configmap", "loot"])?;
-    // What a template insists on is granted before it can be rendered.
+    // What a template requires is granted before it can be rendered.
     home.wait_for("lookers", "naive", "Released", "True")?;
     let found = home.wait("configmaps", "naive", |_| true)?;
     assert_eq!(found["data"]["loot"], ENCODED);
     let role = other.wait("roles", "composition:lookers:restrict-lookups:success", |_| true)?;
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["foreign"], "verbs": ["get"]}]);
     assert_eq!(role["rules"], rules);
-    // What it may grant itself there ends with that.
+    // With that, its right to grant itself access there ends.
     for (verbs, resource, name, allowed) in [
         (vec!["get", "list"], "configmaps", None, true),
         (vec!["get"], "secrets", Some("foreign"), true),
@@ -294,7 +294,7 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Nobody said the password: in the compositions' status, in events, in what the programs print.
+/// The password appears nowhere: not in the compositions' status, in events, or in the programs' output.
 fn nothing_got_out(home: &Namespace) -> Result<()> {
     let events = home.kubectl(&["get", "events.events.k8s.io", "--output", "json"])?;
     let compositions: Value = serde_json::from_str(&home.kubectl(&["get", "lookers", "--output", "json"])?)?;

@@ -1,5 +1,5 @@
-//! An object of a release lies in its composition's namespace or where the definition says, also when another namespace
-//! holds compositions of the same type: that is another tenant's.
+//! An object of a release must be in its composition's namespace or in one that the definition allows. Another
+//! namespace with compositions of the same type does not count: it belongs to another tenant.
 
 use anyhow::Result;
 use e2e::scenario::condition;
@@ -8,7 +8,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 const HOME: &str = "restrict-namespaces";
-/// Where controllers live.
+/// The namespace of controllers.
 const PLATFORM: &str = "krateo-system";
 const OTHER: &str = "restrict-namespaces-b";
 const ACCOUNT: &str = "placers-v1-0-0";
@@ -43,7 +43,7 @@ fn another_tenants_namespace_is_not_open_because_it_holds_a_composition() -> Res
         "{message}"
     );
     assert!(other.get("configmaps", "sneaky-placed")?.is_none());
-    // Both are open to their own releases, by the names of the roles.
+    // Both namespaces may only be used by their own releases, according to the names of the roles.
     for (role_of, place, allowed) in [
         (HOME, &home, true),
         (OTHER, &other, true),
@@ -86,7 +86,7 @@ fn compose(namespace: &Namespace, name: &str, more: &Value) -> Result<()> {
     namespace.wait_until("the type", || Ok(namespace.apply(&composition).ok()))
 }
 
-/// What the controller writes for a release of a namespace.
+/// The roles that the controller writes for a release of a namespace.
 fn granting(kind: &str, role_of: &str, namespace: &str) -> Value {
     let name = format!("composition:placers:{role_of}:tried");
     let mut object = json!({

@@ -1,5 +1,5 @@
-//! The certificates of the webhooks are replaced while writes are judged, and no write notices, also while the definition
-//! is paused.
+//! The certificates of the webhooks are rotated while writes are validated, without a failed write, even while the
+//! definition is paused.
 //!
 //! core-provider runs outside of the cluster, so its webhooks are registered by URL.
 
@@ -14,10 +14,10 @@ use e2e::scenario::condition;
 use e2e::{HostPlatform, Namespace, progress};
 use local_cluster::registry::Settings;
 
-/// So many certificates that callers trust are seen one after the other.
+/// How many certificates that callers trust must be seen one after the other.
 const TRUSTED: usize = 3;
 
-/// A leaf lives for ten minutes at least, and is replaced when that much is left.
+/// A leaf certificate is valid for ten minutes at least, and is replaced when that much is left.
 pub(crate) const TIMES: [(&str, &str); 5] = [
     ("CORE_PROVIDER_TLS_CERTIFICATE_DURATION", "10m10s"),
     ("CORE_PROVIDER_TLS_CERTIFICATE_LEASE_EXPIRATION_MARGIN", "10m"),
@@ -27,14 +27,14 @@ pub(crate) const TIMES: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn no_write_notices_that_certificates_are_replaced() -> Result<()> {
+fn no_write_fails_while_certificates_are_rotated() -> Result<()> {
     let platform = HostPlatform::installed_with(&["coreProvider.certificateSource=csr"])?;
     let scenario = platform.namespace("rotate-certificates")?;
     let registry = platform.plane().start_registry("charts", &Settings::default())?;
     let package = judged_chart("rotating")?.package(scenario.site())?;
     let url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
     scenario.define("rotating", &url, "1.0.0")?;
-    // The second finds what the first has left in the Secret.
+    // The second finds in the Secret what the first has left.
     for (source, paused) in [("authority", true), ("csr", false)] {
         rotate(&platform, &scenario, source, paused)?;
     }
@@ -106,7 +106,7 @@ fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str, paused: b
     Ok(())
 }
 
-/// Has a definition not be carried out any more.
+/// Pauses a definition.
 pub(crate) fn pause(scenario: &Namespace, definition: &str) -> Result<()> {
     let annotation = "krateo.io/paused=true";
     scenario.kubectl(&["annotate", "compositiondefinition", definition, annotation])?;

@@ -1,4 +1,5 @@
-//! The key of a type: drawn once for all versions, anew when an admin asks, read by few and written by nobody else.
+//! The key of a type: generated once for all versions, again if an admin asks for it, readable by few and written by
+//! nobody else.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -11,7 +12,7 @@ const HOME: &str = "rotate-key";
 const SECRET: &str = "keyholders.composition.krateo.io-release-key";
 
 #[test]
-fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before() -> Result<()> {
+fn a_type_has_one_key_until_an_admin_rotates_it_and_keeps_the_previous_one() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
@@ -25,7 +26,7 @@ fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before()
     let first = data(&home)?;
     let bytes = BASE64_STANDARD.decode(first["key"].as_str().unwrap())?;
     assert_eq!((bytes.len(), &first["previous"]), (32, &Value::Null));
-    // Another version has the same key, and their definitions leave each other in peace.
+    // Another version has the same key, and the definitions do not overwrite each other's request.
     home.define("two", &url, "2.0.0")?;
     is_deployed(&home, "v2-0-0")?;
     assert_eq!(data(&home)?, first);
@@ -43,7 +44,7 @@ fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before()
     ask("two", "may")?;
     let second = changed(&home, &first)?;
     assert_eq!(second["previous"], first["key"]);
-    // The same words ask for nothing, whoever says them again.
+    // The same text does not ask for another key, on whichever definition.
     home.kubectl(&[
         "annotate",
         "compositiondefinition",
@@ -73,7 +74,7 @@ fn a_type_has_one_key_until_an_admin_asks_for_another_and_keeps_the_one_before()
         &format!("secrets/{SECRET}")
     )?);
 
-    // Lost, and drawn anew at the next look.
+    // Lost, and generated again at the next pass.
     home.platform().kubectl(&["delete", "secret", SECRET])?;
     home.kubectl(&[
         "annotate",

@@ -1,4 +1,4 @@
-//! `make demo CLUSTER=current`: on a cluster that is there already, with a registry that it pulls from.
+//! `make demo CLUSTER=current`: on an existing cluster, with a registry that it pulls from.
 
 use std::process::Command;
 

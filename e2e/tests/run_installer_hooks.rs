@@ -1,5 +1,5 @@
-//! What the hook Jobs of the installer's chart run, against a real API server: `kco installer hook …`, each as a
-//! `ServiceAccount` that may what its comment says and nothing else. Controllers are played by the test.
+//! The commands of the installer's hook Jobs, against a real API server: `kco installer hook …`, each as a
+//! `ServiceAccount` that has exactly the rights in its comment. The test plays the controllers.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const BOOTSTRAP: &str = "installer-self-bootstrap";
 const TEARDOWN: &str = "installer-ordered-teardown";
 const SWEEP: &str = "installer-postdelete";
 
-/// A finalizer that somebody of the test clears, or nobody.
+/// A finalizer that the test removes, or nobody.
 const HOLD: &str = "example.org/hold";
 
 struct Stage {
@@ -27,7 +27,7 @@ struct Stage {
     folder: tempfile::TempDir,
 }
 
-/// What a hook said, and how it ended.
+/// The output of a hook, and its exit status.
 struct Ended {
     code: Option<i32>,
     out: String,
@@ -52,7 +52,7 @@ impl Ended {
         self
     }
 
-    /// These words stand in its output in this order.
+    /// Checks that these texts appear in its output in this order.
     #[track_caller]
     fn in_order(&self, words: &[&str]) {
         let mut rest = self.out.as_str();
@@ -81,7 +81,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The accounts of the hooks, with what the comment of each says.
+    /// The accounts of the hooks, with the rights that the comment of each lists.
     fn accounts(&self) -> Result<()> {
         let definitions = |verbs: &[&str]| json!({"apiGroups": ["core.krateo.io"], "resources": ["compositiondefinitions"], "verbs": verbs});
         let crds = |verbs: &[&str]| json!({"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": verbs});
@@ -183,7 +183,7 @@ impl Stage {
         Ok(())
     }
 
-    /// An object, held by a finalizer if one is given.
+    /// An object, with a finalizer if one is given.
     fn object(&self, api_version: &str, kind: &str, name: &str, finalizer: Option<&str>) -> Result<()> {
         self.home.apply(&json!({
             "apiVersion": api_version, "kind": kind, "spec": {},
@@ -210,7 +210,7 @@ impl Stage {
             .map(drop)
     }
 
-    /// True once somebody asked for the object's deletion, and when it is gone.
+    /// True once the object's deletion was requested, and when it is gone.
     fn is_going(&self, resource: &str, name: &str) -> Result<bool> {
         let found = self.home.get(resource, name)?;
         Ok(found.is_none_or(|object| object["metadata"]["deletionTimestamp"].is_string()))
@@ -239,7 +239,7 @@ impl Stage {
         })
     }
 
-    /// Runs a hook while somebody plays the controllers: `play` is called again and again until the hook has ended.
+    /// Runs a hook while the test plays the controllers: `play` is called again and again until the hook has ended.
     fn hook_beside(
         &self,
         account: &str,
@@ -250,7 +250,7 @@ impl Stage {
         std::thread::scope(|scope| {
             let player = scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // What is not there yet or any more is looked for again.
+                    // Objects that do not exist yet, or not any more, are looked for again.
                     let _ = play();
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -268,7 +268,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn hooks_of_the_installer_need_what_their_accounts_may_and_no_more() -> Result<()> {
+fn hooks_of_the_installer_need_exactly_the_rights_of_their_accounts() -> Result<()> {
     let stage = Stage::set()?;
     check(&stage)?;
     self_bootstrap(&stage)?;
@@ -355,7 +355,7 @@ fn self_bootstrap(stage: &Stage) -> Result<()> {
     let made = home.get(resource, "installer")?.context("it is not made")?;
     assert_eq!(made["spec"]["components"], one);
 
-    // What a creation that was cut off leaves is taken off, and then the engine goes on.
+    // The annotations that an interrupted creation leaves are removed, and then the engine continues.
     let mark = "krateo.io/external-create-pending";
     home.kubectl(&[
         "annotate",
@@ -389,7 +389,7 @@ fn self_bootstrap(stage: &Stage) -> Result<()> {
     run("60")?.with(0, &["installer is there", "is Synced"]);
     assert_eq!(home.get(resource, "installer")?, before);
 
-    // An upgrade brings its components, and leaves what somebody edited.
+    // An upgrade writes its components, and leaves edits by others alone.
     let edit = r#"{"spec":{"features":{"observability":false}}}"#;
     home.kubectl(&["patch", resource, "installer", "--type=merge", "--patch", edit])?;
     stage.file("installer.yaml", &installer(&two))?;
@@ -400,7 +400,7 @@ fn self_bootstrap(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// `kco installer status` tells what waits for what, and follows it by watches.
+/// `kco installer status` shows what waits for what, and follows changes by watches.
 fn status(stage: &Stage) -> Result<()> {
     let home = &stage.home;
     let serving = |name: &str, kind: &str, version: &str| {
@@ -505,7 +505,7 @@ fn ordered_teardown(stage: &Stage) -> Result<()> {
         stage.object(version, "Beta", "beta", Some(HOLD))
     };
 
-    // The type of RestDefinitions is not there: none are.
+    // The type of RestDefinitions does not exist, so there are none.
     make_all()?;
     let beta_goes = || {
         if stage.is_going("betas", "beta")? {
@@ -525,7 +525,8 @@ fn ordered_teardown(stage: &Stage) -> Result<()> {
             "all components have been processed",
         ]);
 
-    // A provider outlives what it has to clear: here it goes once beta is gone, by somebody who lives in the provider.
+    // A provider outlives the objects whose finalizer it removes: here it is deleted after beta, by somebody who plays
+    // the provider.
     stage.serve("ogen.krateo.io", "RestDefinition", &["v1alpha1"])?;
     make_all()?;
     stage.object("ogen.krateo.io/v1alpha1", "RestDefinition", "rest", Some(HOLD))?;
@@ -553,7 +554,8 @@ fn ordered_teardown(stage: &Stage) -> Result<()> {
         .hook(TEARDOWN, &arguments)?
         .with(0, &["alpha: there is none", "beta: there is none"]);
 
-    // Whoever clears the finalizers is gone, and somebody has another Alpha: bounded, told, and no failure.
+    // Nobody removes the finalizers, and somebody else has another Alpha: the wait is bounded, reported, and not a
+    // failure.
     make_all()?;
     stage.object("ogen.krateo.io/v1alpha1", "RestDefinition", "rest", Some(HOLD))?;
     stage.object(version, "Alpha", "others", None)?;
@@ -595,7 +597,7 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
         stage.hook(BOOTSTRAP, &hook)
     };
     stage.definition(HOME, "installer", &json!({"finalizers": [HOLD]}))?;
-    // A component's, as the Installer's release has it.
+    // A component's definition, as in the Installer's release.
     let live = home
         .get("installers.composition.krateo.io", "installer")?
         .context("there is no Installer")?;
@@ -608,7 +610,7 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
     });
     stage.definition(HOME, "authn", &labels)?;
 
-    // Somebody else's: nothing is removed.
+    // Somebody else's definition: nothing is removed.
     stage.definition("demo", "foreign", &json!({}))?;
     run("3")?.with(
         1,
@@ -627,7 +629,7 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
         "3",
         "--remove-others",
     ];
-    // The account may not, unless the chart was told so as well.
+    // The account may not remove it, unless the chart was configured for that as well.
     stage
         .hook(BOOTSTRAP, &others)?
         .with(1, &["cannot delete resource"]);
@@ -648,7 +650,7 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
     assert!(stage.is_going("compositiondefinitions", "installer")?);
     assert!(!stage.is_going("compositiondefinitions", "authn")?);
 
-    // The same again, with controllers: the definition goes with all that it holds.
+    // The same again, with controllers: the definition is deleted with everything that it holds.
     let controllers = || {
         if stage.is_going("compositiondefinitions", "installer")? {
             for kind in ["alphas", "betas", "oasgenproviders", "installers"] {
@@ -671,7 +673,7 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
     stage
         .hook_beside(BOOTSTRAP, &hook, controllers)?
         .with(0, &["waiting for", "nothing is left"]);
-    // Again, and where there never was a type of definitions.
+    // Again, and on a cluster where the type of definitions never existed.
     run("3")?.with(0, &["nothing is left"]);
     home.kubectl(&[
         "delete",
@@ -680,12 +682,12 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
         "restdefinitions.ogen.krateo.io",
     ])?;
     run("3")?.with(0, &["nothing is left"]);
-    // One reading is not three.
+    // One read is not three.
     run("1")?.with(1, &["not everything is gone"]);
     Ok(())
 }
 
-/// What no component brought would keep its finalizers. Those of another platform are its own, to the end.
+/// Objects that no component created would keep their finalizers. Those of another platform belong to it, to the end.
 fn foreign_rest_definitions(stage: &Stage) -> Result<()> {
     let home = &stage.home;
     stage.object("ogen.krateo.io/v1alpha1", "RestDefinition", "rest", None)?;
@@ -736,7 +738,7 @@ fn post_delete(stage: &Stage) -> Result<()> {
     assert!(home.get("crd", "alerts.hyperdx.krateo.io")?.is_none());
     run()?.with(0, &["nothing is left"]);
 
-    // The namespace of the controllers goes with the release; here it stays, and then it is gone.
+    // The namespace of the controllers is deleted with the release; here it stays at first, and then it is gone.
     let namespace = Namespace::make("krateo-platform", home.site())?;
     let sweep = [
         "post-delete",

@@ -1,4 +1,4 @@
-//! Every scenario, on one cluster. Each file is named for what is done to what.
+//! Every scenario that needs pods, on one cluster. Each file is named after what is done to what.
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
 mod change_version;

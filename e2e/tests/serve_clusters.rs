@@ -1,4 +1,4 @@
-//! Tenants and deployments over two control planes: the short form of the multicluster operator's acceptance.
+//! Tenants and deployments over two control planes: the short form of the multicluster operator's acceptance test.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn records(namespace: &Namespace) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_tenant_is_released_on_the_cluster_where_it_lies() -> Result<()> {
+fn a_tenant_is_released_on_its_own_cluster() -> Result<()> {
     Clusters::shared()?.explained(release_a_tenant)
 }
 
@@ -59,13 +59,13 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
     assert!(clusters.at_home("acme").get("namespaces", "acme")?.is_none());
     assert_eq!(records(&acme)?, ["sh.helm.release.v1.tenant-acme-remote.v1"]);
 
-    // Another cluster's tenant is not touched.
+    // A tenant of another cluster is not touched.
     let elsewhere = json!({"clusterRef": {"secretName": "self-cluster"}});
     teams.apply(&tenant("teams", "elsewhere", &elsewhere))?;
     let version = |tenant: &Value| tenant["metadata"]["resourceVersion"].clone();
     let before = teams.get("tenants", "elsewhere")?.map(|tenant| version(&tenant));
 
-    // What was edited by hand is put back, by the watch.
+    // An edit by hand is reverted, because of the watch.
     acme.kubectl(&["delete", "service", "web"])?;
     acme.kubectl(&[
         "patch",
@@ -100,7 +100,7 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
     );
     assert_eq!(records(&acme)?.len(), 2);
 
-    // A record that is gone while the fingerprint is there is made again.
+    // If the record is gone although there is a fingerprint, the release is installed again.
     acme.kubectl(&["delete", "secrets", "--selector=owner=helm"])?;
     acme.kubectl(&["delete", "service", "web"])?;
     acme.wait("secrets", "sh.helm.release.v1.tenant-acme-remote.v1", |_| true)?;
@@ -122,7 +122,7 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
     let over = teams.wait("tenants", "acme", |tenant| phase(tenant) == "Ready")?;
     assert_eq!(said(&over, "ClusterError/remote"), "False Resolved");
 
-    // What goes, goes with all that was made for it.
+    // Everything that was created for a deleted object is deleted with it.
     teams.kubectl(&["delete", "tenant", "acme", "--wait=false"])?;
     teams.wait_gone("tenants", "acme")?;
     assert!(
@@ -159,7 +159,7 @@ fn try_versions_that_fail(clusters: &Clusters, teams: &Namespace, acme: &Namespa
             Ok(told.iter().any(|reason| reason == event).then_some(()))
         })?;
         clusters.kill_operator(&operator)?;
-        // What is no version that there is, nobody tries to release.
+        // There is no attempt to release a version that does not exist.
         let released = records(acme)?;
         assert!(
             revisions.is_none_or(|before| version == "2.0.0" || before == released),
@@ -184,7 +184,7 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
         "kryptondeployments.mesh.openkcm.io",
         |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
     )?;
-    // Nothing leads to a cluster, then one that does not agree, then one that does.
+    // At first no Secret leads to a cluster, then one without consent, then one with it.
     let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "edge", "namespace": "owners"}}});
     home.apply(&deployment(
         "owners",
@@ -234,7 +234,7 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
             .then_some(()))
     })?;
 
-    // Nobody runs pods here.
+    // There are no pods here.
     let values = |values: &str| {
         let patch = format!("{{\"spec\":{{\"values\":{values}}}}}");
         home.kubectl(&[
@@ -257,7 +257,7 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
     values(r#"{"replicaCount":0}"#)?;
     home.wait("kryptondeployments", "payments", |it| phase(it) == "Ready")?;
 
-    // The cluster is away while the object is deleted.
+    // The cluster is unreachable while the object is deleted.
     clusters.remote.kill_component("kube-apiserver")?;
     home.wait_until("the cluster to be missed", || {
         Ok((clusters.state("eu-kubeconfig")?.as_deref() == Some("Unreachable")).then_some(()))
@@ -283,7 +283,8 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
     Ok(())
 }
 
-/// An operator that ends between a release and the note of it: the next one calls nothing ready that is not up. Gives its name.
+/// An operator that ends between a release and writing its fingerprint: the next one does not call anything ready that
+/// is not up. Returns its name.
 fn restart_before_it_is_noted(clusters: &Clusters, home: &Namespace, operator: &str) -> Result<String> {
     const NOTE: &str = "mesh.openkcm.io/fingerprint-eu-kubeconfig";
     let waits_since = || {
@@ -298,13 +299,13 @@ fn restart_before_it_is_noted(clusters: &Clusters, home: &Namespace, operator: &
     home.wait("kryptondeployments", "payments", |it| {
         it["metadata"]["annotations"][NOTE].is_string()
     })?;
-    // For the status, which is written after the note, and the pass that follows.
+    // For the status, which is written after the fingerprint, and the pass that follows.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(waits_since()?, before);
     Ok(operator)
 }
 
-/// A namespace that was there has to agree, and stays.
+/// A namespace that existed before must consent, and stays.
 fn leave_a_namespace_that_was_there(clusters: &Clusters, home: &Namespace) -> Result<()> {
     let shared = clusters.at_remote("shared");
     shared.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shared"}}))?;
@@ -322,7 +323,7 @@ fn leave_a_namespace_that_was_there(clusters: &Clusters, home: &Namespace) -> Re
         "mesh.openkcm.io/kryptondeployment=shared",
     ])?;
     home.wait("kryptondeployments", "shared", |it| phase(it) == "Ready")?;
-    // It agrees no longer. What was released goes with the object all the same.
+    // It withdraws its consent. What was released is still removed with the object.
     shared.kubectl(&[
         "annotate",
         "namespace",
@@ -340,7 +341,7 @@ fn leave_a_namespace_that_was_there(clusters: &Clusters, home: &Namespace) -> Re
 }
 
 #[test]
-fn a_secret_that_agrees_no_longer_or_is_gone_ends_what_went_by_it() -> Result<()> {
+fn a_deployment_is_left_alone_once_its_secret_withdraws_consent_or_is_deleted() -> Result<()> {
     Clusters::shared()?.explained(withdraw_a_secret)
 }
 
@@ -365,7 +366,7 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     home.apply(&deployment("lenders", "ledger", &region, &json!({})))?;
     home.wait("kryptondeployments", "ledger", |it| phase(it) == "Ready")?;
 
-    // Without agreement nothing is done there, and with it all goes on.
+    // Without consent nothing is done there, and with it everything continues.
     lend_to("others")?;
     waits_for("does not allow its use from namespace lenders")?;
     ledger.kubectl(&["delete", "service", "web"])?;
@@ -373,7 +374,7 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     ledger.wait("services", "web", |_| true)?;
     home.wait("kryptondeployments", "ledger", |it| phase(it) == "Ready")?;
 
-    // A Secret that is gone leads nowhere, whoever names it.
+    // A deleted Secret leads nowhere, whoever names it.
     clusters
         .at_home(CLUSTERS)
         .kubectl(&["delete", "secret", "lent"])?;
@@ -395,11 +396,11 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     home.wait("kryptondeployments", "journal", |it| phase(it) == "Ready")?;
     use_a_secret_of_ones_own(clusters, &home)?;
 
-    // What cannot be removed and goes by force is told where the cluster is known.
+    // Objects left behind by a forced deletion are listed where the cluster is known.
     let operator = leave_behind(clusters, &home, &operator)?;
     home.kubectl(&["delete", "kryptondeployment", "ledger", "journal"])?;
 
-    // A Secret that is no kubeconfig of ours any more says so, and one that never was.
+    // A Secret that is not a kubeconfig of ours any more says so, and so does one that never was.
     let own = clusters.at_home(CLUSTERS);
     own.kubectl(&["label", "secret", "lent", &format!("{LABEL}-")])?;
     clusters.wait_for_state("lent", "Disengaged")?;
@@ -420,8 +421,8 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     own.kubectl(&["delete", "secret", "lent", "keyless"]).map(drop)
 }
 
-/// A Secret beside the deployment needs no agreement and no label, and comes before one of the same name where clusters are
-/// looked for.
+/// A Secret in the deployment's namespace needs neither consent nor label, and takes precedence over one of the same
+/// name in the operator's namespace.
 fn use_a_secret_of_ones_own(clusters: &Clusters, home: &Namespace) -> Result<()> {
     let kubeconfig = BASE64_STANDARD.encode(std::fs::read(clusters.remote.kubeconfig())?);
     home.apply(&json!({
@@ -447,8 +448,8 @@ fn use_a_secret_of_ones_own(clusters: &Clusters, home: &Namespace) -> Result<()>
     home.kubectl(&["delete", "secret", "lent"]).map(drop)
 }
 
-/// A release that cannot be removed, because a policy keeps one of its objects; gives the name of the operator that runs after
-/// it.
+/// A release that cannot be removed, because a policy keeps one of its objects; returns the name of the operator that
+/// runs after it.
 fn leave_behind(clusters: &Clusters, home: &Namespace, operator: &str) -> Result<String> {
     let stuck = clusters.at_remote("stuck");
     let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "lent"}}});
@@ -487,7 +488,7 @@ fn leave_behind(clusters: &Clusters, home: &Namespace, operator: &str) -> Result
         told["leftBehind"] == json!(["release ced-stuck in namespace stuck of cluster lent"])
     };
     clusters.at_home(CLUSTERS).wait("secrets", "lent", left)?;
-    // It is still told once the cluster was away, and by another operator.
+    // It is still reported after the cluster was unreachable, and by another operator.
     clusters.remote.kill_component("kube-apiserver")?;
     home.wait_until("the cluster to be missed", || {
         Ok((clusters.state("lent")?.as_deref() == Some("Unreachable")).then_some(()))
@@ -518,7 +519,7 @@ fn leave_behind(clusters: &Clusters, home: &Namespace, operator: &str) -> Result
 }
 
 #[test]
-fn a_repository_that_is_away_is_told_once_and_waited_for() -> Result<()> {
+fn a_repository_that_is_down_is_reported_once_and_retried() -> Result<()> {
     Clusters::shared()?.explained(miss_the_repository)
 }
 
@@ -552,7 +553,7 @@ fn miss_the_repository(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_failing_install_hook_is_told_tried_again_and_survives_a_crash() -> Result<()> {
+fn a_failing_install_hook_is_reported_retried_and_survives_a_crash() -> Result<()> {
     Clusters::shared()?.explained(fail_a_hook)
 }
 
@@ -594,13 +595,14 @@ fn fail_a_hook(clusters: &Clusters) -> Result<()> {
     assert!(hooky.get("configmaps", "settings")?.is_none());
     assert!(events(&teams, "hooky")?.contains(&"HelmInstallFailed".to_owned()));
 
-    // It is tried again by itself, with a hook of its own. Its operator dies while that runs, and the next one goes on.
+    // It is retried by itself, with a hook of its own. Its operator is killed while that runs, and the next one
+    // continues.
     hooky.wait("pods", "check", |pod| pod["metadata"]["uid"] != first)?;
     clusters.kill_operator(&operator)?;
     hooky.kubectl(&["delete", "leases", "--all"])?;
     let operator = clusters.start_operator(&["--self-cluster=false", "--mode=tenant"])?;
     let ready = teams.wait("tenants", "hooky", |tenant| {
-        // Whether the hook runs once more is the next operator's to say.
+        // The next operator decides whether the hook runs once more.
         let pod = hooky.get("pods", "check").ok().flatten().unwrap_or_default();
         if pod["metadata"]["uid"].is_string() && pod["metadata"]["uid"] != first {
             let done = "--patch={\"status\":{\"phase\":\"Succeeded\"}}";
@@ -627,7 +629,7 @@ fn fail_a_hook(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_chart_is_fetched_with_the_login_and_the_authority_that_the_operator_is_given() -> Result<()> {
+fn a_chart_is_fetched_with_the_configured_login_and_ca() -> Result<()> {
     Clusters::shared()?.explained(fetch_with_a_login)
 }
 
@@ -661,7 +663,7 @@ fn fetch_with_a_login(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn another_key_of_records_counts_at_once() -> Result<()> {
+fn a_new_key_of_records_is_used_at_once() -> Result<()> {
     Clusters::shared()?.explained(rotate_the_key_of_records)
 }
 
@@ -688,10 +690,10 @@ fn rotate_the_key_of_records(clusters: &Clusters) -> Result<()> {
     };
     let key = own.get("secrets", KEY)?.unwrap()["data"]["key"].clone();
     rotate(key.as_str().unwrap_or_default(), "abcd")?;
-    // The same revision, signed anew by the same process.
+    // The same revision, signed again by the same process.
     signed.wait("secrets", RECORD, |record| mac(record) != before)?;
     assert_eq!(records(&signed)?, [RECORD]);
-    // With the former key away, the release is still ours.
+    // After the previous key is removed, the release is still ours.
     rotate("", "abcd")?;
     signed.kubectl(&["delete", "service", "web"])?;
     signed.wait("services", "web", |_| true)?;
@@ -703,7 +705,7 @@ fn rotate_the_key_of_records(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_cluster_from_which_nothing_comes_any_more_is_missed() -> Result<()> {
+fn a_cluster_that_falls_silent_is_noticed() -> Result<()> {
     Clusters::shared()?.explained(miss_a_silent_cluster)
 }
 
@@ -719,9 +721,9 @@ fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
         })
     };
     stands("Engaged")?;
-    // Nobody works there, no connection breaks, and no request fails.
+    // No program works there, no connection breaks, and no request fails.
     way.cut();
-    // A cluster beside it does not feel that, before it is noticed and after.
+    // Another cluster is not affected, neither before the failure is noticed nor after.
     let serve_beside = |greeting: &str| -> Result<()> {
         let begun = Instant::now();
         let spec = json!({"values": {"greeting": greeting}});
@@ -742,7 +744,7 @@ fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn a_rotated_kubeconfig_closes_what_the_former_one_opened() -> Result<()> {
+fn a_rotated_kubeconfig_closes_connections_of_the_former_one() -> Result<()> {
     Clusters::shared()?.explained(rotate_a_kubeconfig)
 }
 
@@ -792,7 +794,7 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
     }
     let told = events(&teams, "gamma")?;
     assert!(!told.iter().any(|reason| reason.ends_with("Failed")), "{told:?}");
-    // A request or two may be under way.
+    // A request or two may be in flight.
     assert!(files[4] <= files[0] + 3, "{files:?}");
     teams.kubectl(&["delete", "tenant", "gamma"])?;
     clusters.kill_operator(&operator)?;
@@ -803,12 +805,12 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
 }
 
 #[test]
-fn slow_tenants_of_one_namespace_keep_no_other_waiting() -> Result<()> {
+fn slow_tenants_of_one_namespace_do_not_delay_another() -> Result<()> {
     Clusters::shared()?.explained(outlast_slow_tenants)
 }
 
-/// Each tenant of one namespace takes seconds of templates, one after the other. One of another namespace comes after them and
-/// is served while they still wait.
+/// Each tenant of one namespace needs seconds of rendering, one after the other. A tenant of another namespace comes
+/// after them, and is reconciled while they still wait.
 fn outlast_slow_tenants(clusters: &Clusters) -> Result<()> {
     const GREEDY: usize = 6;
     let (greedy, modest) = (clusters.make_at_home("greedy")?, clusters.make_at_home("modest")?);
@@ -823,7 +825,7 @@ fn outlast_slow_tenants(clusters: &Clusters) -> Result<()> {
         let tenants = tenants["items"].as_array().into_iter().flatten();
         Ok(tenants.filter(|tenant| is_so(tenant)).count())
     };
-    // As many as there may be of one namespace, of four workers.
+    // As many as one namespace may have, of four workers.
     greedy.wait_until("the slow ones to begin", || {
         let begun = count(&|tenant| tenant["metadata"]["finalizers"].is_array())?;
         Ok((begun >= 3).then_some(()))
@@ -831,7 +833,7 @@ fn outlast_slow_tenants(clusters: &Clusters) -> Result<()> {
     modest.apply(&tenant("modest", "brisk", &json!({})))?;
     modest.wait("tenants", "brisk", |it| phase(it) == "Ready")?;
     let over = count(&|tenant| phase(tenant) == "Error")?;
-    // The one that ran, and one that began before the other's turn.
+    // The one that was running, and one that began before the other's turn.
     assert!(over <= 2, "{over} of {GREEDY} slow tenants came first");
     modest.kubectl(&["delete", "tenant", "brisk"])?;
     greedy.kubectl(&["delete", "tenants", "--all", "--wait=false"])?;

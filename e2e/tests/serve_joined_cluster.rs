@@ -1,4 +1,4 @@
-//! The operator with the rights of its chart at home, and on a cluster with those that `kco cluster join` gives it.
+//! The operator with the rights of its chart at home, and on a target with those that `kco cluster join` gives it.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn is_ready(object: &Value) -> bool {
 }
 
 #[test]
-fn tenants_and_deployments_need_what_joining_gives_and_no_more() -> Result<()> {
+fn tenants_and_deployments_need_exactly_the_rights_that_joining_grants() -> Result<()> {
     Clusters::shared()?.explained(|clusters| {
         let outcome = serve(clusters);
         let _ = clusters.at_home(CLUSTERS).helm(&["uninstall", RELEASE]);
@@ -44,7 +44,7 @@ fn serve(clusters: &Clusters) -> Result<()> {
     clusters.start_operator(&[&own, "--self-cluster=false", "--ensure-watch-crds=false"])?;
     clusters.wait_for_state(EDGE, "Engaged")?;
 
-    // A Tenant comes, is put right, and goes.
+    // A Tenant is created, corrected, and deleted.
     teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "joined-teams"}}))?;
     teams.apply(&tenant("joined-teams", "joined-acme", &json!({})))?;
     teams.wait("tenants", "joined-acme", is_ready)?;
@@ -52,7 +52,7 @@ fn serve(clusters: &Clusters) -> Result<()> {
     acme.kubectl(&["delete", "service", "web"])?;
     acme.wait("services", "web", |_| true)?;
 
-    // So does a KryptonDeployment.
+    // So is a KryptonDeployment.
     let team = clusters.at_home("joined-shop");
     team.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "joined-shop"}}))?;
     let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": EDGE}}});
@@ -106,14 +106,14 @@ fn join(clusters: &Clusters) -> Result<()> {
     home.site().run(join).map(drop)
 }
 
-/// Without its ServiceAccount no token counts any more, which is told, until the cluster joins again.
+/// Without its ServiceAccount no token is valid any more, which is reported, until the cluster joins again.
 fn cut_off(clusters: &Clusters) -> Result<()> {
     let (home, accounts) = (
         clusters.at_home(CLUSTERS),
         clusters.at_remote("multicluster-operator"),
     );
     accounts.kubectl(&["delete", "serviceaccounts", "--all"])?;
-    // A watch that was begun before goes on, and a token counts for some seconds more: somebody has to ask.
+    // Existing watches continue, and a token is accepted for some more seconds: so there must be a new request.
     let teams = clusters.at_remote("joined-teams");
     let mut touched = 0;
     home.wait_until("the token to be missed", || {
@@ -129,7 +129,7 @@ fn cut_off(clusters: &Clusters) -> Result<()> {
     clusters.wait_for_state(EDGE, "Engaged")
 }
 
-/// A token whose time is half over is renewed by the operator, by the token itself.
+/// A token that is past half of its lifetime is renewed by the operator, with the token itself.
 fn renew(clusters: &Clusters) -> Result<()> {
     let home = clusters.at_home(CLUSTERS);
     let secret = || home.get("secret", EDGE)?.context("no Secret");

@@ -67,7 +67,7 @@ fn serve(scenario: &Scenario, home: &Namespace) -> Result<()> {
         HOME,
     ];
 
-    // What the chart's objects take, as joining would give it.
+    // The rights that the chart's objects need, as joining would grant them.
     let mut dry = site.kco(["cluster", "join", "here", "--dry-run"])?;
     dry.args(target);
     let printed: Value = serde_json::from_str(&site.run(dry)?)?;
@@ -122,7 +122,7 @@ fn serve(scenario: &Scenario, home: &Namespace) -> Result<()> {
     scenario.wait("kryptondeployments", "pods-shop", is_ready)?;
     has_pods(&shop, 1)?;
 
-    // What is deleted comes back, and what cannot run is told until it can.
+    // A deleted object is restored, and one that cannot run is reported until it can.
     shop.kubectl(&["delete", "service", "ced-pods-shop-web"])?;
     shop.wait("services", "ced-pods-shop-web", |_| true)?;
     shop_with(&json!({"image": "web.invalid/none:1"}))?;
@@ -131,7 +131,7 @@ fn serve(scenario: &Scenario, home: &Namespace) -> Result<()> {
     scenario.wait("kryptondeployments", "pods-shop", is_ready)?;
     has_pods(&shop, 1)?;
 
-    // The replica that leads goes, and the other goes on.
+    // The leading replica is deleted, and the other one takes over.
     let lease = home.get("leases", OPERATOR)?.context("nobody leads")?;
     let holder = lease["spec"]["holderIdentity"]
         .as_str()
@@ -159,13 +159,13 @@ fn serve(scenario: &Scenario, home: &Namespace) -> Result<()> {
     site.run(leaving).map(drop)
 }
 
-/// The name of the cluster with the pods, at its home.
+/// The name of the cluster with the pods, in its home.
 const TARGET: &str = "podded";
 
 /// The namespace of the operator's account there: other scenarios join as well.
 const ACCOUNT: &str = "away-account";
 
-/// What is released on it, and the namespaces that are made for it.
+/// The releases on it, and the namespaces that are created for them.
 const RELEASED: [&str; 2] = ["away-acme", "away-shop"];
 
 #[test]
@@ -180,13 +180,13 @@ fn pods_run_on_the_target_and_nothing_at_home() -> Result<()> {
         plane.collect_logs(&folder)?;
         e2e::progress(format_args!("logs of the operator are in {}", folder.display()));
     }
-    // The cluster is shared: nothing may stay there, whatever became of the operator.
+    // The cluster is shared: nothing may be left there, whatever happened to the operator.
     let cleared = clear_away(&scenario, &home);
     outcome?;
     cleared
 }
 
-/// An operator beside a home of its own, which has no nodes; the shared cluster is its target.
+/// An operator with a home of its own, which has no nodes; the shared cluster is its target.
 fn serve_away(scenario: &Scenario, plane: &ControlPlane, home: &Namespace) -> Result<()> {
     let (site, namespace) = (scenario.site(), home.namespace());
     let chart = ChartFolder::copy("web", "away-web", "1.0.0")?;
@@ -242,7 +242,7 @@ fn serve_away(scenario: &Scenario, plane: &ControlPlane, home: &Namespace) -> Re
     stands(&is_ready)?;
     has_pods(&shop, 1)?;
 
-    // What is deleted comes back, and what cannot run is named from the first word on, until it can.
+    // A deleted object is restored, and one that cannot run is named from the first status on, until it can.
     shop.kubectl(&["delete", "service", "ced-away-shop-web"])?;
     shop.wait("services", "ced-away-shop-web", |_| true)?;
     stands(&is_ready)?;
@@ -270,7 +270,7 @@ fn serve_away(scenario: &Scenario, plane: &ControlPlane, home: &Namespace) -> Re
     Ok(())
 }
 
-/// Takes all off the target that an operator put there, without one.
+/// Removes everything from the target that an operator created there, without an operator.
 fn clear_away(scenario: &Scenario, home: &Namespace) -> Result<()> {
     let site = scenario.site();
     if scenario.get("tenants", RELEASED[0])?.is_some() {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 #[test]
-fn replicas_share_compositions_and_outlive_each_other() -> Result<()> {
+fn replicas_share_compositions_and_survive_each_other() -> Result<()> {
     let outcome = e2e::composition_replicas::run(1)?;
     assert!(
         outcome.is_good(),

@@ -1,4 +1,4 @@
-//! A changed spec becomes a new revision; an unchanged one becomes nothing.
+//! A changed spec leads to a new revision; an unchanged one does not.
 
 use anyhow::Result;
 use e2e::Scenario;
@@ -32,7 +32,8 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
     what_cannot_be_pulled_is_never_ready(&scenario)
 }
 
-/// The pods of the revision before go on, so a Ready of the older generation stays; one of the new generation must not come.
+/// The pods of the previous revision keep running, so a Ready of the older generation stays; there must be none for the
+/// new generation.
 fn what_cannot_be_pulled_is_never_ready(scenario: &Scenario) -> Result<()> {
     let mut changed = tuner(scenario, "three", 2);
     changed["spec"]["image"] = format!("{}/nowhere:1", scenario.site().registry()).into();
@@ -53,7 +54,7 @@ fn what_cannot_be_pulled_is_never_ready(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// An annotation that asks for nothing wakes the controller and must leave no trace.
+/// An annotation without a meaning triggers a pass and must leave no trace.
 fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, release: &str) -> Result<()> {
     let account = "system:serviceaccount:krateo-system:tuners-v1-0-0";
     let mark = scenario.cluster().audit().mark()?;

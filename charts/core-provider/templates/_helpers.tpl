@@ -15,19 +15,19 @@
 {{- end }}
 {{- end }}
 
-{{- /* Where the programs run, with all that they keep to themselves. */}}
+{{- /* The namespace of the programs and of their own objects. */}}
 {{- define "core-provider.namespace" -}}
 {{- default .Release.Namespace .Values.namespaceOverride }}
 {{- end }}
 
-{{- /* The namespace of an object, where it is another than the release's. */}}
+{{- /* The namespace field of an object, if it is not the release's namespace. */}}
 {{- define "core-provider.placed" }}
 {{- with .Values.namespaceOverride }}
   namespace: {{ . }}
 {{- end }}
 {{- end }}
 
-{{- /* The labels of every object; the component is what a program's objects are selected by. */}}
+{{- /* The labels of every object; selectors use the component to find a program's objects. */}}
 {{- define "core-provider.labels" -}}
 {{ include "core-provider.selectorLabels" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
@@ -42,12 +42,12 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- /* A tag as a string: --set and YAML read a tag of digits as a number. */}}
 {{- define "core-provider.tag" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
 {{- end }}
 
-{{- /* A released chart pins its images: digests.json has the digest of each program. Who names a tag gets that. */}}
+{{- /* A released chart pins its images: digests.json has the digest of each program. If a tag is set, the tag is used. */}}
 {{- define "core-provider.image" -}}
 {{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default .root.Values.image.registry }}
 {{- $tag := include "core-provider.tag" .root.Values.image.tag }}
@@ -65,25 +65,25 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 {{- end }}
 
-{{- /* Where figures and traces are pushed to, as environment variables in JSON. */}}
+{{- /* The environment variables for pushing metrics and traces, as JSON. */}}
 {{- define "core-provider.otel" -}}
 {{- $env := dict }}
 {{- with .Values.otel }}
 {{- if .enabled }}
 {{- $_ := set $env "OTEL_ENABLED" "true" }}
 {{- $_ := set $env "OTEL_EXPORT_INTERVAL" (toString .exportInterval) }}
-{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled needs otel.endpoint, the URL of a collector" .endpoint) }}
 {{- end }}
 {{- if .traces }}
 {{- $_ := set $env "OTEL_TRACES_EXPORTER" "otlp" }}
-{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.traces takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.traces needs otel.endpoint, the URL of a collector" .endpoint) }}
 {{- end }}
 {{- end }}
 {{- toJson $env }}
 {{- end }}
 
 {{- /*
-Values of Krateo's chart that have no meaning here: the value that means nothing special, and what to write instead.
+Values of Krateo's chart that have no meaning here: the default, which is accepted, and what to write instead of any other.
 */}}
 {{- define "core-provider.withoutMeaning" -}}
 {{- range $prefix, $program := dict "" "coreProvider" "chartInspector." "chartInspector" }}
@@ -124,7 +124,7 @@ cdc.serviceAccount.automount: {same: true, now: "nothing: controllers talk to th
 cdc.autoscaling.enabled: {same: false, now: "cdc.replicas"}
 {{- end }}
 
-{{- /* Refuses values of Krateo's chart that would be lost without a word. Run once for each render. */}}
+{{- /* Refuses values of Krateo's chart that would otherwise be ignored silently. Run once for each render. */}}
 {{- define "core-provider.checkValues" -}}
 {{- $lost := list }}
 {{- range $path, $rule := include "core-provider.withoutMeaning" . | fromYaml }}
@@ -146,13 +146,13 @@ cdc.autoscaling.enabled: {same: false, now: "cdc.replicas"}
 {{- $repository = get $image "repository" }}
 {{- end }}
 {{- if and $repository (not (hasPrefix "ghcr.io/krateoplatformops/" $repository)) }}
-{{- $now := ternary "image.registry" (printf "%s as one text, or image.registry" $path) (eq $path "image") }}
+{{- $now := ternary "image.registry" (printf "%s as one string, or image.registry" $path) (eq $path "image") }}
 {{- $lost = append $lost (printf "%s.repository: write %s; %s is an image of Krateo's program" $path $now $repository) }}
 {{- end }}
 {{- if and (kindIs "map" $image) (ne $path "image") }}
 {{- $tag := get $image "tag" | toString }}
 {{- if not (has $tag (list "" "1.0.0")) }}
-{{- $lost = append $lost (printf "%s.tag: write nothing, or %s as one text with registry and tag; %s is a version of Krateo's program" $path $path $tag) }}
+{{- $lost = append $lost (printf "%s.tag: write nothing, or %s as one string with registry and tag; %s is a version of Krateo's program" $path $path $tag) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -164,7 +164,7 @@ cdc.autoscaling.enabled: {same: false, now: "cdc.replicas"}
 {{- end }}
 {{- end }}
 
-{{- /* Variables by name, each a text, from several maps: the last wins. */}}
+{{- /* Environment variables, as strings, from several maps: the last one wins. */}}
 {{- define "core-provider.environment" -}}
 {{- $env := dict }}
 {{- range . }}

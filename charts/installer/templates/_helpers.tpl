@@ -13,7 +13,7 @@
 {{- default .Release.Namespace (index .Values "core-provider" | default dict).namespaceOverride }}
 {{- end }}
 
-{{- /* Not empty when the namespace of the engine comes and goes with this release. */}}
+{{- /* Not empty when this release creates and deletes the namespace of the engine. */}}
 {{- define "installer.makesNamespace" -}}
 {{- if and .Values.bootstrap.platformNamespace.create (ne (include "installer.platformNamespace" .) .Release.Namespace) }}true{{ end }}
 {{- end }}
@@ -87,8 +87,8 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- toJson $annotations }}
 {{- end }}
 
-{{- /* The definitions that the Installer's controller may write, with what it may allow them: one entry for each component,
-       made of what its definition is made of, as JSON. */}}
+{{- /* The definitions that the Installer's controller may write, with what they may be allowed, as JSON: one entry for each
+       component, from the same values as its definition. */}}
 {{- define "installer.allowedDefinitions" -}}
 {{- $entries := list }}
 {{- range .Values.components }}
@@ -107,8 +107,8 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- toJson $entries }}
 {{- end }}
 
-{{- /* The resources that a kind may be served as, as JSON: a right to one that is not there gives nothing. What the engine
-       makes of irregular words cannot be worked out here; such a component goes without the order of a teardown. */}}
+{{- /* The plurals that a kind may be served as, as JSON: a right to one that does not exist is harmless. Irregular plurals
+       cannot be computed here, so a component with one is not removed in order by the teardown. */}}
 {{- define "installer.resources" -}}
 {{- $kind := lower . }}
 {{- if hasSuffix "y" $kind }}
@@ -122,7 +122,7 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- end }}
 {{- end }}
 
-{{- /* A rule of a role: to read the compositions of all components. */}}
+{{- /* A rule that allows reading the compositions of all components. */}}
 {{- define "installer.readCompositions" -}}
 {{- $resources := list }}
 {{- range .Values.components }}
@@ -136,12 +136,12 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- end }}
 {{- end }}
 
-{{- /* Where the hooks' image comes from. */}}
+{{- /* The registry of the hooks' image. */}}
 {{- define "installer.imageRegistry" -}}
 {{- (.Values.global | default dict).imageRegistry | default .Values.hooks.image.registry }}
 {{- end }}
 
-{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- /* A tag as a string: --set and YAML read a tag of digits as a number. */}}
 {{- define "installer.tag" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
 {{- end }}
@@ -161,7 +161,7 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- with include "installer.imageRegistry" .root }}
 {{- $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}
 {{- end }}
-{{- /* A released chart pins its image: digests.json has the digest. Who names a tag gets that. */}}
+{{- /* A released chart pins its image: digests.json has the digest. If a tag is set, the tag is used. */}}
 {{- $digest := get (fromJson (.root.Files.Get "digests.json")) $image.repository }}
 {{- $released := printf "%s%s" .root.Chart.AppVersion (ternary (printf "@%s" $digest) "" (ne $digest "")) }}
 apiVersion: batch/v1
@@ -174,7 +174,7 @@ metadata:
   annotations:
     {{- include "installer.hookAnnotations" . | nindent 4 }}
     {{- if include "installer.isBootstrap" .root }}
-    # What it says is printed to who installs or uninstalls.
+    # Helm prints the Job's output to the person who installs or uninstalls.
     helm.sh/hook-output-log-policy: hook-failed
     {{- end }}
 spec:
@@ -229,7 +229,7 @@ spec:
         {{- end }}
 {{- end }}
 
-{{- /* The Installer object: the values of this release that are about components, and no bootstrap. */}}
+{{- /* The Installer object: the values of this release that are about components, with everything in bootstrap off. */}}
 {{- define "installer.selfCR" -}}
 {{- $spec := pick .Values "ociRepo" "installDefinitions" "namespaces" "exposure" "features" "secrets" "vertexAI" "hitlApproval" "componentValues" "components" "registryAuth" }}
 {{- $bootstrap := dict }}

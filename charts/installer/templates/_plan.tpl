@@ -1,14 +1,15 @@
 {{- /* What is rendered of each component, given what the cluster has: name -> definition (a boolean) and composition (the
        version it is written through; empty: it is not rendered), as JSON.
 
-       A composition is made once its type is served in the wanted version and everything that it depends on is Ready. Once
-       it is there it is rendered, whatever becomes of what it depends on: what is left out of a manifest is removed. While
-       its type gets another version, it is rendered in the one that it has. What is turned off goes from the leaves: a
-       composition stays for as long as one that depends on it is there, a definition for as long as its composition is.
+       A composition is created once its type is served in the wanted version and everything that it depends on is Ready.
+       Once it exists it is always rendered, even if its dependencies are not Ready any more, because leaving an object out
+       of a manifest removes it. While its type gets another version, it is rendered in its present one. Components that are
+       turned off are removed in reverse order of dependency: a composition stays as long as one that depends on it exists,
+       a definition as long as its composition does.
 
-       Types are listed once, and only then objects of types that are served are looked up: anything else is an error. */}}
+       Types are listed once, and then only objects of served types are looked up: other lookups would fail. */}}
 {{- define "installer.plan" -}}
-{{- /* All templates of a chart share their root, so both passes go by one list. */}}
+{{- /* All templates of a chart share their root, so the plan is computed once for both passes. */}}
 {{- if not (hasKey . "InstallerPlan") }}
 {{- $_ := set . "InstallerPlan" (include "installer.makePlan" .) }}
 {{- end }}
@@ -30,7 +31,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* Of each component: the version that is wanted, those that are served, the live object. */}}
+{{- /* For each component: the wanted version, the served versions, the live object. */}}
 {{- $facts := dict }}
 {{- range .Values.components }}
 {{- $wanted := include "installer.servedVersion" .version }}
@@ -67,7 +68,7 @@
 {{- toJson $plan }}
 {{- end }}
 
-{{- /* Not empty when a definition of a type serves it. One that tells no status is taken at its word. */}}
+{{- /* Not empty when a CRD is established. One without a status counts as established. */}}
 {{- define "installer.isEstablished" -}}
 {{- if not .status }}true{{ end }}
 {{- range (.status | default dict).conditions }}
@@ -99,8 +100,8 @@
 {{- $ready }}
 {{- end }}
 
-{{- /* Not empty when the composition of a component is there in the wanted version, is Ready and does not go. Takes the facts
-       of a component. */}}
+{{- /* Not empty when the composition of a component exists in the wanted version, is Ready and is not being deleted. Takes
+       the facts of a component. */}}
 {{- define "installer.isReady" -}}
 {{- if and (has .wanted .versions) .object }}
 {{- $metadata := .object.metadata }}

@@ -1,5 +1,5 @@
-{{- /* What cannot be installed, said before anything is. `kco installer check` says the same, in the same words, and all of
-       it at once. */}}
+{{- /* Refuses values that cannot work before anything is installed. `kco installer check` prints the same messages, all of
+       them at once. */}}
 {{- define "installer.validate" -}}
 {{- if dig "compositionId" "" (.Values.global | default dict) }}
 {{- include "installer.validateComposition" . }}
@@ -45,8 +45,8 @@
 {{- end }}
 {{- end }}
 
-{{- /* An Installer object is written by more people than the release is: what only who installs the platform may bring, with
-       the rights of its engine, does not come from there. */}}
+{{- /* More people may edit an Installer object than may install the release. So an Installer must not turn on parts that come
+       with the rights of whoever installs the platform. */}}
 {{- define "installer.validateComposition" -}}
 {{- range $key := list "coreProvider" "certManager" "clickhouseOperator" "mongodbOperator" }}
 {{- if dig $key "enabled" false $.Values.bootstrap }}

@@ -1,5 +1,5 @@
-{{- /* The spec of a component, as JSON: what is worked out here over what componentValues say. Takes root, component, and
-       addresses: name of a component -> URL, for those whose URL is known. */}}
+{{- /* The spec of a component, as JSON: computed values, which take precedence, and componentValues. Takes root, component,
+       and addresses: name of a component -> URL, for those whose URL is known. */}}
 {{- define "installer.spec" -}}
 {{- $c := .component }}
 {{- $values := .root.Values }}
@@ -38,7 +38,7 @@
 {{- toJson $spec }}
 {{- end }}
 
-{{- /* Sets every leaf of `from` in `into`. sprig's mergeOverwrite leaves what is false or empty. */}}
+{{- /* Sets every leaf of `from` in `into`. sprig's mergeOverwrite would skip false and empty values. */}}
 {{- define "installer.overlay" -}}
 {{- range $key, $value := .from }}
 {{- $known := get $.into $key }}
@@ -50,7 +50,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* The URLs of components that have configKeys, as JSON: name -> URL. What is not reachable yet is left out. */}}
+{{- /* The URLs of components that have configKeys, as JSON: name -> URL. Those that are not reachable yet are left out. */}}
 {{- define "installer.addresses" -}}
 {{- $addresses := dict }}
 {{- $services := (lookup "v1" "Service" (include "installer.namespace" .) "").items | default list }}
@@ -71,7 +71,7 @@
 {{- toJson $addresses }}
 {{- end }}
 
-{{- /* The address of the LoadBalancer whose name has `match`: of several the last. Takes services and match. */}}
+{{- /* The address of the LoadBalancer whose name contains `match`; of several the last one. Takes services and match. */}}
 {{- define "installer.lbip" -}}
 {{- $address := "" }}
 {{- range .services }}
@@ -84,7 +84,7 @@
 {{- include "installer.host" $address }}
 {{- end }}
 
-{{- /* The port that nodes have open for the Service whose name has `match`. Takes services, match and port. */}}
+{{- /* The node port of the Service whose name contains `match`. Takes services, match and port. */}}
 {{- define "installer.nodePort" -}}
 {{- $nodePort := "" }}
 {{- range .services }}
@@ -99,7 +99,7 @@
 {{- $nodePort }}
 {{- end }}
 
-{{- /* An address as it stands in a URL: one of IPv6 in brackets. */}}
+{{- /* An address as written in a URL: IPv6 in brackets. */}}
 {{- define "installer.host" -}}
 {{- if contains ":" . }}[{{ . }}]{{ else }}{{ . }}{{ end }}
 {{- end }}

@@ -1,4 +1,4 @@
-{{- /* The name is one for all of a cluster: nodes find the service by its port, and there is one of each. */}}
+{{- /* There can only be one release per cluster, so the name is fixed: nodes find the service by its node port. */}}
 {{- define "join-service.labels" -}}
 {{ include "join-service.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -13,12 +13,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: join-service
 {{- end }}
 
-{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- /* A tag as a string: --set and YAML read a tag of digits as a number. */}}
 {{- define "join-service.tag" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
 {{- end }}
 
-{{- /* A released chart pins its image: digests.json has the digest. Who names a tag gets that. */}}
+{{- /* A released chart pins its image: digests.json has the digest. If a tag is set, the tag is used. */}}
 {{- define "join-service.image" -}}
 {{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry }}
 {{- $tag := include "join-service.tag" .Values.image.tag }}

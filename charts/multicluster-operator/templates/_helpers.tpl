@@ -30,12 +30,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: multicluster-operator
 {{- end }}
 
-{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- /* A tag as a string: --set and YAML read a tag of digits as a number. */}}
 {{- define "multicluster-operator.tag" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
 {{- end }}
 
-{{- /* A released chart pins its image: digests.json has the digest. Who names a tag gets that. */}}
+{{- /* A released chart pins its image: digests.json has the digest. If a tag is set, the tag is used. */}}
 {{- define "multicluster-operator.image" -}}
 {{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry }}
 {{- $tag := include "multicluster-operator.tag" .Values.image.tag }}
@@ -53,18 +53,18 @@ app.kubernetes.io/component: multicluster-operator
 {{- end }}
 {{- end }}
 
-{{- /* Where figures and traces are pushed to, as environment variables in JSON. */}}
+{{- /* The environment variables for pushing metrics and traces, as JSON. */}}
 {{- define "multicluster-operator.otel" -}}
 {{- $env := dict }}
 {{- with .Values.otel }}
 {{- if .enabled }}
 {{- $_ := set $env "OTEL_ENABLED" "true" }}
 {{- $_ := set $env "OTEL_EXPORT_INTERVAL" (toString .exportInterval) }}
-{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled needs otel.endpoint, the URL of a collector" .endpoint) }}
 {{- end }}
 {{- if .traces }}
 {{- $_ := set $env "OTEL_TRACES_EXPORTER" "otlp" }}
-{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.traces takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.traces needs otel.endpoint, the URL of a collector" .endpoint) }}
 {{- end }}
 {{- end }}
 {{- toJson $env }}

@@ -1,4 +1,4 @@
-//! Archives that hold nothing of who made them, nor when: root's files, in a given order, of a given time.
+//! Reproducible archives: files belong to root, in a fixed order, with a fixed time.
 
 use anyhow::Result;
 use flate2::{Compression, GzBuilder};
@@ -15,7 +15,7 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// An empty one, whose files were all written `time` seconds after 1970.
+    /// An empty archive, whose files all get the time `time`, in seconds since 1970.
     pub(crate) fn new(time: u64) -> Self {
         Self {
             tar: tar::Builder::new(Vec::new()),
@@ -54,11 +54,11 @@ impl Archive {
     }
 }
 
-/// Compressed, with neither a name nor a time in the head.
+/// Compressed, with neither a name nor a time in the header.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     use std::io::Write as _;
 
-    // 255: an unknown system.
+    // 255 means: unknown operating system.
     let mut gzip = GzBuilder::new()
         .operating_system(255)
         .write(Vec::new(), Compression::default());

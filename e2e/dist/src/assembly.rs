@@ -1,4 +1,4 @@
-//! All that users download, put together in one folder.
+//! Puts everything that users download into one folder.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::signing::Key;
 use crate::version::Version;
 use crate::{changelog, digest, elf, images, licenses, progress, sbom};
 
-/// What is downloaded as a program.
+/// Programs that users download.
 pub(crate) const PROGRAMS: [&str; 7] = [
     "kco",
     "bootstrapper",
@@ -29,7 +29,7 @@ pub(crate) const PROGRAMS: [&str; 7] = [
     "join-service",
 ];
 
-/// What runs in pods. `web-server` is that of the sample chart.
+/// Programs that run in pods. `web-server` belongs to the sample chart.
 pub(crate) const IMAGES: [&str; 7] = [
     "kco",
     "core-provider",
@@ -40,7 +40,7 @@ pub(crate) const IMAGES: [&str; 7] = [
     "web-server",
 ];
 
-/// How Rust calls the processors that are released.
+/// Rust's names for the released architectures.
 pub(crate) const TARGETS: [(&str, &str); 2] = [
     ("amd64", "x86_64-unknown-linux-gnu"),
     ("arm64", "aarch64-unknown-linux-gnu"),
@@ -53,24 +53,24 @@ const CHECKSUMS: &str = "SHA256SUMS";
 pub(crate) struct Assemble {
     #[command(flatten)]
     facts: Facts,
-    /// The sources, laid out as those of the version.
+    /// The sources of the version, as written by `source`.
     #[arg(long)]
     source: PathBuf,
     /// Programs, as <architecture>/<program>.
     #[arg(long)]
     binaries: PathBuf,
-    /// A PEM key of ECDSA P-256 that signs checksums, images and charts.
+    /// A PEM file with an ECDSA P-256 key that signs checksums, images and charts.
     #[arg(long)]
     sign_key: Option<PathBuf>,
-    /// A folder that has each subchart of the installer that is not ours under its name; without one they are left out.
+    /// A folder with each third-party subchart of the installer under its name; without it they are left out.
     #[arg(long)]
     subcharts: Option<PathBuf>,
-    /// The folder to write. It must not be there, or hold a release that was made before, which is removed.
+    /// The folder to write. It must not exist, or contain an earlier release, which is removed.
     #[arg(long)]
     out: PathBuf,
 }
 
-/// What is said of a release wherever it is described.
+/// Properties of a release that appear wherever it is described.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Facts {
     /// The version.
@@ -79,10 +79,10 @@ pub(crate) struct Facts {
     /// The commit that it is built from.
     #[arg(long)]
     pub(crate) commit: String,
-    /// The time that everything is said to be made at, in seconds since 1970.
+    /// The time of all files, in seconds since 1970.
     #[arg(long, env = "SOURCE_DATE_EPOCH")]
     pub(crate) time: u64,
-    /// Host and path below which images are published, and charts below charts/.
+    /// Host and path below which images are published; charts are published below charts/ there.
     #[arg(long, default_value = "ghcr.io/krateo")]
     pub(crate) registry: String,
 }
@@ -95,7 +95,7 @@ impl Facts {
         time.unwrap_or_default().to_string()
     }
 
-    /// Where something is published, without a tag.
+    /// The reference under which something is published, without a tag.
     pub(crate) fn reference(&self, path: &str) -> String {
         format!("{}/{path}", self.registry)
     }
@@ -115,7 +115,7 @@ impl Facts {
 type Binaries = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
 
 impl Assemble {
-    /// Makes everything; gives the line that says what was made.
+    /// Builds everything; returns the line that says what was made.
     pub(crate) fn run(&self) -> Result<String> {
         let binaries = self.read_binaries()?;
         let architectures: Vec<&str> = binaries.keys().map(String::as_str).collect();
@@ -174,7 +174,7 @@ impl Assemble {
         self.write(&files, &signatures, key.as_ref(), &architectures)
     }
 
-    /// All programs of the architectures that are there.
+    /// All programs of the available architectures.
     fn read_binaries(&self) -> Result<Binaries> {
         let mut found = Binaries::new();
         for (architecture, target) in TARGETS {
@@ -206,7 +206,7 @@ impl Assemble {
         Ok(found)
     }
 
-    /// What the programs of each architecture were built with: a line for each tool.
+    /// The tools that built the programs of each architecture: a line for each.
     fn toolchains(&self, architectures: &[&str]) -> Result<BTreeMap<String, Vec<String>>> {
         let read = |architecture: &&str| {
             let file = self.binaries.join(architecture).join("toolchain.txt");
@@ -262,7 +262,7 @@ impl Assemble {
         packer.charts()
     }
 
-    /// The section of the changelog, and what was published under which digest.
+    /// The section of the changelog, and the digests of everything published.
     fn notes(&self, images: &BTreeMap<&'static str, Image>, charts: &[Chart]) -> Result<String> {
         let Facts { version, .. } = &self.facts;
         let changelog = fs::read_to_string(self.source.join("CHANGELOG.md"))?;
@@ -282,7 +282,7 @@ impl Assemble {
         Ok(notes)
     }
 
-    /// The same for programs.
+    /// The same in machine-readable form.
     fn summary(
         &self,
         images: &BTreeMap<&'static str, Image>,
@@ -313,7 +313,7 @@ impl Assemble {
         })
     }
 
-    /// Writes all files, and the checksums of those that a key has no part in.
+    /// Writes all files, and the checksums of those that do not depend on the signing key.
     fn write(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
@@ -360,7 +360,7 @@ impl Assemble {
     }
 }
 
-/// The libraries that toolchains put into programs, with their versions.
+/// The libraries that toolchains link into programs, with their versions.
 fn linked(toolchains: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let mut libraries: Vec<String> = toolchains
         .values()
@@ -388,7 +388,7 @@ fn targets(architectures: &[&str]) -> Vec<&'static str> {
         .collect()
 }
 
-/// What this machine runs.
+/// The architecture of this machine.
 pub(crate) fn own_architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
@@ -403,7 +403,7 @@ fn pretty(value: &Value) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// A folder that goes with its owner.
+/// A folder that is removed with this value.
 struct Scratch(PathBuf);
 
 impl Scratch {

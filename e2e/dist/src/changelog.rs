@@ -1,12 +1,12 @@
-//! What changed in a version: its section of CHANGELOG.md.
+//! The changes of a version: its section of CHANGELOG.md.
 
 use crate::progress;
 use crate::version::Version;
 
-/// What the section is called that no version has yet.
+/// The name of the section for what is not released yet.
 const UNRELEASED: &str = "Unreleased";
 
-/// The text below the version's heading; below that of what is not released, where the version has none.
+/// The text below the version's heading, or below the Unreleased heading if the version has none.
 pub(crate) fn section(changelog: &str, version: &Version) -> String {
     if let Some(text) = below(changelog, version.as_str()) {
         return text;
@@ -24,7 +24,7 @@ fn below(changelog: &str, heading: &str) -> Option<String> {
     Some(text.join("\n").trim().to_owned())
 }
 
-/// `## 1.2.3`, also in brackets or with a date behind it.
+/// `## 1.2.3`, also in brackets or followed by a date.
 fn is_heading(line: &str, heading: &str) -> bool {
     line.strip_prefix("## ")
         .and_then(|line| line.split_whitespace().next())

@@ -1,4 +1,4 @@
-//! Charts as they are published: with the version and the digests of its images, as an archive and as what a registry holds.
+//! Charts as they are published: with the version and the digests of its images, as an archive and as an OCI artifact.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::assembly::Facts;
 use crate::oci::{Layout, MANIFEST, digest_of};
 
-/// A chart that is published.
+/// A published chart.
 #[derive(Debug)]
 struct Published {
     name: &'static str,
@@ -26,7 +26,7 @@ enum Kind {
     Plain,
     /// It has subcharts: one of ours, and others.
     Umbrella,
-    /// What a first composition is tried with. Its image is a value.
+    /// The sample for a first composition. Its image is a value.
     Sample,
 }
 
@@ -72,27 +72,27 @@ const HELM_CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 #[derive(Debug)]
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
-    /// Of its manifest in a registry.
+    /// The digest of its manifest in a registry.
     pub(crate) digest: String,
-    /// The archive that Helm reads.
+    /// The archive for Helm.
     pub(crate) archive: Vec<u8>,
     /// The archive of an OCI layout.
     pub(crate) layout: Vec<u8>,
 }
 
-/// What charts are made of.
+/// The inputs of charts.
 #[derive(Debug)]
 pub(crate) struct Packer<'a> {
     pub(crate) facts: &'a Facts,
     /// The sources of the version.
     pub(crate) source: &'a Path,
-    /// The program that packs.
+    /// The program that packs charts.
     pub(crate) kco: &'a Path,
     /// Digest of the image of each program.
     pub(crate) digests: &'a BTreeMap<&'static str, String>,
-    /// A folder that has each subchart that is not ours under its name; without one they are left out.
+    /// A folder with each third-party subchart under its name; without it they are left out.
     pub(crate) subcharts: Option<&'a Path>,
-    /// A folder for what is under construction.
+    /// A folder for temporary files.
     pub(crate) scratch: &'a Path,
 }
 
@@ -161,7 +161,7 @@ impl Packer<'_> {
         Ok(fs::write(folder.join(DIGESTS), digests + "\n")?)
     }
 
-    /// Puts subcharts in place, and takes out of Chart.yaml those that are left out.
+    /// Puts subcharts in place, and removes from Chart.yaml those that are left out.
     fn add_subcharts(&self, folder: &Path) -> Result<()> {
         let mut metadata = metadata(folder)?;
         let dependencies = metadata["dependencies"]
@@ -187,7 +187,7 @@ impl Packer<'_> {
         write_metadata(folder, &metadata)
     }
 
-    /// The sample's image is that of this version.
+    /// The sample uses the image of this version.
     fn name_image(&self, folder: &Path) -> Result<()> {
         let image = format!(
             "{}:{}@{}",
@@ -242,7 +242,7 @@ fn metadata(folder: &Path) -> Result<Value> {
     Ok(serde_saphyr::from_str(&text)?)
 }
 
-/// JSON is YAML, and whoever packs the chart writes the file as Helm does.
+/// JSON is YAML, and the program that packs the chart writes the file as Helm does.
 fn write_metadata(folder: &Path, metadata: &Value) -> Result<()> {
     Ok(fs::write(folder.join("Chart.yaml"), metadata.to_string())?)
 }

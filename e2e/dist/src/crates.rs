@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-/// What `cargo metadata` prints.
+/// The output of `cargo metadata`.
 #[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -61,20 +61,20 @@ struct DependencyKind {
 pub(crate) struct Crate {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// What its Cargo.toml says, as an SPDX expression.
+    /// The licence in its Cargo.toml, as an SPDX expression.
     pub(crate) license: Option<String>,
     pub(crate) repository: Option<String>,
     pub(crate) authors: Vec<String>,
     /// The SHA-256 of its archive in the registry; a member of this workspace has none.
     pub(crate) checksum: Option<String>,
-    /// Where its files are.
+    /// The folder with its files.
     pub(crate) folder: PathBuf,
-    /// What it is built of: keys of [`Crates::all`].
+    /// Its dependencies: keys of [`Crates::all`].
     pub(crate) dependencies: BTreeSet<String>,
 }
 
 impl Crate {
-    /// Names it in all ecosystems (`purl-spec`).
+    /// Its package URL (`purl-spec`).
     pub(crate) fn purl(&self) -> String {
         format!("pkg:cargo/{}@{}", self.name, self.version)
     }
@@ -89,12 +89,12 @@ impl Crate {
 #[derive(Debug, Default)]
 pub(crate) struct Crates {
     pub(crate) all: BTreeMap<String, Crate>,
-    /// Program → key of the crate that it is.
+    /// Program → key of its crate.
     pub(crate) programs: BTreeMap<String, String>,
 }
 
 impl Crates {
-    /// What the workspace in a folder builds the programs of, for any of the targets.
+    /// The crates of which the workspace in a folder builds the programs, for any of the targets.
     pub(crate) fn of(source: &Path, programs: &[&str], targets: &[&str]) -> Result<Self> {
         let lock = fs::read_to_string(source.join("Cargo.lock"))?;
         let checksums = checksums(&lock);
@@ -167,7 +167,7 @@ impl Package {
         Crate {
             name: self.name.clone(),
             version: self.version.clone(),
-            // The older way to write it.
+            // The older notation.
             license: self.license.as_ref().map(|license| license.replace('/', " OR ")),
             repository: self.repository.clone(),
             authors: self.authors.clone(),
@@ -179,7 +179,7 @@ impl Package {
 }
 
 impl Dependency {
-    /// Something of it may be in the program: not what tests alone take.
+    /// Parts of it may be in the program, unlike those of dependencies for tests only.
     fn is_built(&self) -> bool {
         self.dep_kinds
             .iter()
@@ -241,7 +241,7 @@ mod tests {
             .unwrap();
         assert_eq!(serde.checksum.as_ref().map(String::len), Some(64));
         assert!(serde.folder.join("LICENSE-MIT").is_file());
-        // Tests alone take it.
+        // A dependency for tests only.
         assert!(crates.all.values().all(|package| package.name != "expect-test"));
         let keys: BTreeSet<_> = crates.all.keys().collect();
         for package in crates.all.values() {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 of these bytes, two lower-case digits a byte.
+/// The SHA-256 of these bytes, as two lower-case digits per byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes)
         .iter()
@@ -15,7 +15,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         })
 }
 
-/// The same as OCI writes it, `sha256:` before it.
+/// The same in OCI's notation, with the prefix `sha256:`.
 pub(crate) fn oci(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(bytes))
 }

@@ -1,14 +1,14 @@
-//! What a program says of itself: for which processor it is, and that it needs no other file to run.
+//! Reads from a program's ELF header which processor it is for, and checks that it is static.
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Processors, by the name that Go, OCI and Kubernetes give them, with the number that ELF has for them.
+/// Architectures, by the names used by Go, OCI and Kubernetes, with their numbers in ELF.
 const MACHINES: [(&str, u16); 2] = [("amd64", 62), ("arm64", 183)];
 
 /// The segment that names a dynamic loader.
 const INTERPRETER: u32 = 3;
 
-/// That these bytes are a program for this architecture, linked statically.
+/// Checks that these bytes are a program for this architecture, linked statically.
 pub(crate) fn check(program: &[u8], architecture: &str) -> Result<()> {
     let expected = MACHINES
         .iter()

@@ -1,5 +1,5 @@
-//! A program for each architecture becomes an image: root certificates in one layer, which all images share, the program in
-//! another, and an index over the architectures.
+//! Builds an image from a program for each architecture: root certificates in one layer, which all images share, the
+//! program in another, and an index over the architectures.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::archive::{self, Archive, gzip};
 use crate::oci::{CONFIG, INDEX, LAYER, Layout, MANIFEST, digest_of};
 use crate::{assembly::Facts, digest};
 
-/// Where programs of this kind look for the authorities that they trust.
+/// Where programs of this kind look for trusted CAs.
 const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 /// An image as an archive.
 #[derive(Debug)]
 pub(crate) struct Image {
-    /// The digest that names it for all architectures.
+    /// The digest of the index over all architectures.
     pub(crate) digest: String,
     /// The archive of an OCI layout.
     pub(crate) archive: Vec<u8>,
 }
 
-/// Makes the image of a program, which is given for each architecture.
+/// Builds the image of a program, which is given for each architecture.
 pub(crate) fn image(facts: &Facts, program: &str, built: &BTreeMap<String, Vec<u8>>) -> Result<Image> {
     let mut layout = Layout::default();
     let mut manifests = Vec::new();
@@ -75,7 +75,7 @@ fn config(facts: &Facts, program: &str, architecture: &str, layers: &[Vec<u8>]) 
     })
 }
 
-/// What the image is (`annotations.md` of the image specification).
+/// The labels of the image (`annotations.md` of the image specification).
 fn labels(facts: &Facts, program: &str) -> Value {
     json!({
         "org.opencontainers.image.title": program,
@@ -86,7 +86,7 @@ fn labels(facts: &Facts, program: &str) -> Value {
     })
 }
 
-/// Mozilla's root certificates as Cargo.lock pins them: those of the machine would differ from one machine to the next.
+/// Mozilla's root certificates as pinned in Cargo.lock: those of the machine would differ from one machine to the next.
 fn certificates() -> Result<Vec<u8>> {
     let mut archive = Archive::new(0);
     for folder in ["etc/", "etc/ssl/", "etc/ssl/certs/"] {

@@ -1,5 +1,5 @@
-//! The licenses of all that is in the programs: crates, what was ported of Go and Helm, and what every static program is linked
-//! with.
+//! The licenses of everything in the programs: crates, code ported from Go and Helm, and the libraries that every
+//! static program is linked with.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use crate::crates::{Crate, Crates};
 
-/// How names of such files begin, in capitals.
+/// Prefixes of the names of license files, in capitals.
 const NAMES: [&str; 6] = [
     "LICENSE",
     "LICENCE",
@@ -19,17 +19,17 @@ const NAMES: [&str; 6] = [
     "COPYRIGHT",
     "UNLICENSE",
 ];
-/// What is code whatever its name.
+/// Extensions of code, which is never a license.
 const CODE: [&str; 6] = ["rs", "toml", "json", "html", "h", "c"];
-/// Crates hold the code of others in folders below.
+/// Crates keep the code of others in folders below.
 const DEPTH: usize = 3;
 
-/// Where parts of our code come from.
+/// The origins of parts of our code.
 struct Ported {
     name: &'static str,
     what: &'static str,
     license: &'static str,
-    /// Empty: the Apache License, which stands at the end.
+    /// Empty for the Apache License, which is printed at the end.
     text: &'static str,
 }
 
@@ -147,7 +147,7 @@ const LINKED: [Ported; 4] = [
     ),
 ];
 
-/// What a crate says that has no text: the text that its Cargo.toml names.
+/// For a crate without a license text: the license that its Cargo.toml names.
 const MIT: &str = "Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated \
 documentation files (the \"Software\"), to deal in the Software without restriction, including without limitation the rights \
 to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit persons to \
@@ -273,7 +273,7 @@ fn is_license(file: &Path) -> bool {
     NAMES.iter().any(|beginning| name.starts_with(beginning)) && !CODE.contains(&ending.as_str())
 }
 
-/// Without what editors differ in.
+/// Without differences in white space.
 fn normalized(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").trim_matches('\n').to_owned()
@@ -292,7 +292,7 @@ mod tests {
         for package in crates.all.values().filter(|package| !package.is_own()) {
             assert!(text.contains(&name(package)), "{}", package.name);
         }
-        // BoringSSL's, in ring; jemalloc's, in a folder of its crate; Go's, which no crate brings.
+        // BoringSSL's, in ring; jemalloc's, in a folder of its crate; Go's, which is in no crate.
         for part in [
             "ring 0.17",
             "Jason Evans",

@@ -1,6 +1,6 @@
-//! `make release`: the programs of a commit become what users download.
+//! `make release`: builds everything that users download from the programs of a commit.
 //!
-//! Nothing here looks at a clock or at who runs it: the same commit, programs and key give the same bytes.
+//! Nothing here depends on the time or on who runs it: the same commit, programs and key give the same bytes.
 #![expect(clippy::print_stdout, reason = "the last line says what was made")]
 #![expect(
     clippy::print_stderr,
@@ -26,7 +26,7 @@ mod version;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Makes what users download.
+/// Builds everything that users download.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -35,11 +35,11 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Lays out the files of a commit as those of a version.
+    /// Write the files of a commit as the sources of a version.
     Source(source::Source),
-    /// Builds the programs of these sources.
+    /// Build the programs from these sources.
     Build(programs::Build),
-    /// Makes archives, images, charts and what comes with them of programs that are built.
+    /// Build archives, images, charts and everything else from built programs.
     Assemble(assembly::Assemble),
 }
 
@@ -54,7 +54,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Says what is being done.
+/// Prints what is being done.
 fn progress(what: impl std::fmt::Display) {
     eprintln!("dist: {what}");
 }

@@ -1,4 +1,4 @@
-//! OCI layouts (`image-layout.md` of the image specification) as tar archives: what skopeo, ctr, oras and crane read.
+//! OCI layouts (`image-layout.md` of the image specification) as tar archives, which skopeo, ctr, oras and crane read.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Takes content in and gives its descriptor.
+    /// Adds content and returns its descriptor.
     pub(crate) fn add(&mut self, media_type: &str, content: Vec<u8>) -> Value {
         let digest = digest::oci(&content);
         let descriptor = json!({"mediaType": media_type, "digest": digest, "size": content.len()});
@@ -33,7 +33,7 @@ impl Layout {
         self.add(media_type, content.to_string().into_bytes())
     }
 
-    /// The archive of all content, with `root` as what the reference names.
+    /// The archive of all content, with `root` as the descriptor that the reference names.
     pub(crate) fn finish(self, root: &Value, reference: &str, tag: &str) -> Result<Vec<u8>> {
         let mut root = root.clone();
         root["annotations"] = json!({

@@ -1,4 +1,4 @@
-//! The sources of a version become programs: static, stripped, and the same wherever they are built.
+//! Compiles the programs of a version: static, stripped, and the same wherever they are built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use crate::progress;
 /// Builds the programs.
 #[derive(Debug, Args)]
 pub(crate) struct Build {
-    /// The sources, laid out as those of the version.
+    /// The sources of the version, as written by `source`.
     #[arg(long)]
     source: PathBuf,
-    /// The commit that they are of.
+    /// The commit of the sources.
     #[arg(long)]
     commit: String,
-    /// The time that everything is said to be made at, in seconds since 1970.
+    /// The time of all files, in seconds since 1970.
     #[arg(long, env = "SOURCE_DATE_EPOCH")]
     time: u64,
-    /// Where cargo works.
+    /// The target folder of cargo.
     #[arg(long)]
     target: PathBuf,
-    /// amd64 or arm64; none named: that of this machine, and the other where Rust's standard library for it is installed.
+    /// amd64 or arm64; without any: that of this machine, and the other if Rust's standard library for it is installed.
     #[arg(long = "architecture")]
     architectures: Vec<String>,
     /// The folder that gets <architecture>/<program>.
@@ -50,7 +50,7 @@ impl Build {
         Ok(())
     }
 
-    /// Whether programs for it are built.
+    /// Whether programs can be built for it.
     fn is_wanted(&self, architecture: &str, target: &str) -> Result<bool> {
         let is_named = self.architectures.iter().any(|name| name == architecture);
         if !is_named && !self.architectures.is_empty() {
@@ -126,7 +126,7 @@ impl Build {
         Ok(())
     }
 
-    /// The programs, and what they were built with.
+    /// The programs, and the tools that built them.
     fn collect(&self, architecture: &str, target: &str, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         for program in programs() {
@@ -143,7 +143,7 @@ impl Build {
     }
 }
 
-/// All that is built.
+/// Builds everything.
 fn programs() -> impl Iterator<Item = &'static str> {
     let further = IMAGES.into_iter().filter(|image| !PROGRAMS.contains(image));
     PROGRAMS.into_iter().chain(further)
@@ -174,7 +174,7 @@ fn said_by(program: &str, arguments: &[&str], folder: &Path) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Where cargo keeps the sources of crates.
+/// Where cargo stores the sources of crates.
 fn cargo_home() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("CARGO_HOME") {
         return absolute(Path::new(&folder));
@@ -183,7 +183,7 @@ fn cargo_home() -> Result<PathBuf> {
     absolute(&Path::new(&home).join(".cargo"))
 }
 
-/// Where those of the registry are: below a name that is made of the registry's address.
+/// The folder for those of the registry: its name is derived from the registry's address.
 fn registry(source: &Path, target: &str) -> Result<PathBuf> {
     let crates = Crates::of(source, &["kco"], &[target])?;
     let from_registry = crates.all.values().find(|package| !package.is_own());

@@ -1,4 +1,4 @@
-//! What programs are built of, as a document of `CycloneDX` 1.5.
+//! The bill of materials of the programs, as a document of `CycloneDX` 1.5.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn component(package: &Crate, kind: &str) -> Value {
     component
 }
 
-/// A library that every program has in it besides its crates: `name version`.
+/// A library in every program besides its crates: `name version`.
 fn linked(toolchain: &str) -> Value {
     let (name, version) = toolchain.split_once(' ').unwrap_or((toolchain, ""));
     json!({"type": "library", "bom-ref": format!("pkg:generic/{name}@{version}"), "name": name, "version": version,

@@ -1,5 +1,5 @@
-//! Signatures that cosign checks: of files (`cosign verify-blob`) and of what is in registries (`cosign verify`), by a key of
-//! ECDSA P-256. They follow RFC 6979, so the same key and content give the same signature.
+//! Signatures that cosign verifies: of files (`cosign verify-blob`) and of artifacts in registries (`cosign verify`),
+//! with an ECDSA P-256 key. They follow RFC 6979, so the same key and content give the same signature.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +13,16 @@ use serde_json::json;
 
 use crate::oci::{CONFIG, Layout, MANIFEST};
 
-/// What a signature in a registry is over (cosign's `specs/SIGNATURE_SPEC.md`).
+/// The payload that a signature in a registry signs (cosign's `specs/SIGNATURE_SPEC.md`).
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-/// The annotation that holds the signature.
+/// The annotation that contains the signature.
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 
 /// A private key.
 pub(crate) struct Key(SigningKey);
 
 impl Key {
-    /// Reads a PEM file, as `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` writes it.
+    /// Reads a PEM file, as written by `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(file).with_context(|| format!("could not read the key {}", file.display()))?;
@@ -54,14 +54,14 @@ impl Key {
         Ok(pem("PUBLIC KEY", &BASE64_STANDARD.encode(der.as_bytes())))
     }
 
-    /// The signature of a file, in base64 as `cosign sign-blob` prints it.
+    /// The signature of a file, in base64 as printed by `cosign sign-blob`.
     pub(crate) fn sign(&self, content: &[u8]) -> String {
         let signature: Signature = self.0.sign(content);
         BASE64_STANDARD.encode(signature.to_der())
     }
 
-    /// The signature of what a registry has under this digest, as the archive of a layout with the tag that cosign looks
-    /// for it under.
+    /// The signature of the artifact with this digest, as the archive of a layout, with the tag where cosign looks for
+    /// it.
     pub(crate) fn sign_manifest(&self, reference: &str, digest: &str) -> Result<Vec<u8>> {
         let payload = json!({
             "critical": {
@@ -91,7 +91,7 @@ impl Key {
     }
 }
 
-/// Base64 between the lines that say what it is.
+/// The base64 between the BEGIN and END lines.
 pub(crate) fn pem(label: &str, base64: &str) -> String {
     let lines: Vec<&str> = (0..base64.len())
         .step_by(64)

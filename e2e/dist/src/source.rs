@@ -1,4 +1,4 @@
-//! A commit as the sources of a version: its files alone, without what lies uncommitted beside them.
+//! The sources of a version: only the files of a commit, without uncommitted ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::version::Version;
 /// The files of a commit, with the version set.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// The version that the sources get.
+    /// The version to set.
     #[arg(long)]
     version: Version,
     /// The commit.
     #[arg(long, default_value = "HEAD")]
     commit: String,
-    /// The folder to write; what is in it is removed.
+    /// The folder to write; its former content is removed.
     folder: PathBuf,
 }
 
@@ -35,7 +35,7 @@ impl Source {
                 .with_context(|| format!("could not remove {}", self.folder.display()))?;
         }
         fs::create_dir_all(&self.folder)?;
-        // Files keep the time of the commit, by which cargo tells what has changed.
+        // Files get the time of the commit, because cargo decides by times what has changed.
         tar::Archive::new(&archive[..]).unpack(&self.folder)?;
         edit(&self.folder.join("Cargo.toml"), |text| {
             with_workspace_version(text, &self.version)
@@ -61,7 +61,7 @@ fn git(arguments: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Writes a file anew if that changes it: cargo builds again what is newer than its output.
+/// Writes a file only if its content changes, because cargo builds whatever is newer than its output.
 fn edit(file: &Path, change: impl Fn(&str) -> Option<String>) -> Result<()> {
     let text = fs::read_to_string(file).with_context(|| format!("could not read {}", file.display()))?;
     let changed = change(&text).with_context(|| format!("{} names no version", file.display()))?;
@@ -91,7 +91,7 @@ fn with_workspace_version(text: &str, version: &Version) -> Option<String> {
     is_done.then(|| lines.join("\n") + "\n")
 }
 
-/// Cargo.lock with another version of the packages that come from nowhere else: the members.
+/// Cargo.lock with another version of the packages without a source: the members.
 fn with_locked_versions(text: &str, version: &Version) -> String {
     let packages = text.split("\n\n").map(|package| {
         if !package.starts_with("[[package]]") || package.contains("\nsource = ") {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Error, ensure};
 
-/// `1.2.3`, or `1.2.3-rc.1`; no `v`, and no build metadata, which a tag of an image cannot hold.
+/// `1.2.3`, or `1.2.3-rc.1`; without `v`, and without build metadata, which the tag of an image cannot contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version(String);
 

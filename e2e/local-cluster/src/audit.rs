@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// The policy of every cluster here: each request once its answer is known, without bodies.
+/// The policy of every cluster here: each request once it is answered, without bodies.
 ///
 /// A watch has two records, one when it begins and one when it ends.
 pub(crate) const POLICY: &str = "apiVersion: audit.k8s.io/v1
@@ -28,9 +28,9 @@ pub struct AuditRecord {
     pub verb: String,
     /// `system:serviceaccount:<namespace>:<name>` for a ServiceAccount.
     pub user: String,
-    /// Which token was shown, as `JTI=…`; empty for who shows none.
+    /// The id of the token that was used, as `JTI=…`; empty without a token.
     pub credential: String,
-    /// What was asked for, with its query.
+    /// The request's path, with its query.
     pub uri: String,
     /// Plural name; empty for a request that is not about a resource, as for the rest of them.
     pub resource: String,
@@ -46,20 +46,20 @@ pub struct AuditRecord {
     pub subresource: String,
     /// HTTP status of the answer.
     pub code: u16,
-    /// How far the request had come.
+    /// The stage of the request.
     pub stage: Stage,
     /// When it reached the stage, RFC 3339 with microseconds.
     pub timestamp: String,
-    /// What the client calls itself.
+    /// The client's user agent.
     pub user_agent: String,
 }
 
-/// How far a request had come when it was recorded.
+/// The stage that a request had reached when it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Stage {
     /// It has arrived (left out by the policy of these clusters).
     RequestReceived,
-    /// The head of a long answer, as that of a watch, was sent.
+    /// The header of a long answer, such as a watch, was sent.
     ResponseStarted,
     /// The answer was sent.
     ResponseComplete,
@@ -68,10 +68,10 @@ pub enum Stage {
 }
 
 impl AuditRecord {
-    /// True when the request was to change what is stored, whether it did or not.
+    /// True if the request was to change stored objects, whether it did or not.
     ///
-    /// Dry runs and requests for a review or a token are requests, not writes. Leases are writes: who
-    /// counts them out compares `resource`.
+    /// Dry runs, reviews and token requests do not count as writes. Leases are writes; check `resource` to leave them
+    /// out.
     pub fn is_write(&self) -> bool {
         let changes = matches!(
             self.verb.as_str(),
@@ -83,7 +83,7 @@ impl AuditRecord {
         changes && !self.resource.is_empty() && !only_asks
     }
 
-    /// True when the request was to be tried only.
+    /// True if the request was a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.uri
             .split_once('?')
@@ -100,7 +100,7 @@ pub struct Audit {
 /// How much of the log is searched for the end of a record at a time, in bytes.
 const TAIL: u64 = 4096;
 
-/// A place in the log: everything before it is known.
+/// A position in the log: everything before it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark(u64);
 
@@ -109,8 +109,8 @@ impl Audit {
         Self { log: log.to_owned() }
     }
 
-    /// The end of the log's last whole record now. The API server writes a record before it ends the answer, so
-    /// requests that were answered are before the mark; one that is half written comes after it.
+    /// The end of the log's last complete record. The API server writes a record before it ends the answer, so requests
+    /// that were answered are before the mark; a record that is incomplete comes after it.
     ///
     /// # Errors
     /// When there is no log.
@@ -161,11 +161,12 @@ impl Audit {
     }
 }
 
-/// Records in the order they were written. After the last one it can be asked again, for what was written since.
+/// Records in the order in which they were written. After the last one, calling it again returns what was written
+/// since.
 #[derive(Debug)]
 pub struct Records {
     lines: BufReader<File>,
-    /// What there is of a line that is not written to its end.
+    /// The beginning of a line that is not complete yet.
     half: String,
 }
 
@@ -175,7 +176,7 @@ impl Iterator for Records {
     fn next(&mut self) -> Option<Self::Item> {
         match self.lines.read_line(&mut self.half) {
             Err(error) => Some(Err(error).context("could not read the audit log")),
-            // The last line may be half written yet; it is a record next time.
+            // The last line may be incomplete; it is returned the next time.
             Ok(_) if !self.half.ends_with('\n') => None,
             Ok(_) => {
                 let line = std::mem::take(&mut self.half);

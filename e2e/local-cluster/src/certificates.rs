@@ -1,4 +1,4 @@
-//! The cluster's own authority: certificates and kubeconfigs for its programs and users.
+//! The cluster's own CA: certificates and kubeconfigs for its programs and users.
 
 use std::{
     fs,
@@ -13,23 +13,23 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-/// Signs for one cluster; its files are in one folder, each certificate `name.crt` with its key `name.key`.
+/// The CA of one cluster; its files are in one folder, each certificate `name.crt` with its key `name.key`.
 pub struct Authority {
     folder: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// Who a client certificate speaks for.
+/// The identity in a client certificate.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity<'a> {
     /// Its name.
     pub user: &'a str,
-    /// A group it belongs to.
+    /// Its group.
     pub group: Option<&'a str>,
 }
 
 impl Authority {
-    /// A new authority, with the key pair that signs the tokens of service accounts beside it.
+    /// A new CA, with the key pair that signs the tokens of service accounts.
     ///
     /// # Errors
     /// When the folder cannot be written.
@@ -53,7 +53,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// A certificate to be called by, under these DNS names and addresses.
+    /// A server certificate for these DNS names and addresses.
     ///
     /// # Errors
     /// When a name is none, or the folder cannot be written.
@@ -63,7 +63,7 @@ impl Authority {
         self.issue(name, params).map(drop)
     }
 
-    /// A certificate to call with.
+    /// A client certificate.
     ///
     /// # Errors
     /// As [`Authority::serve`].
@@ -73,7 +73,7 @@ impl Authority {
         self.issue(name, params)
     }
 
-    /// A kubeconfig that calls as `who`, below the folder of the authority.
+    /// A kubeconfig for `who`, below the folder of the CA.
     pub(crate) fn kubeconfig(&self, name: &str, who: Identity<'_>, api_server: &str) -> Result<PathBuf> {
         let credentials = self.identify(name, who)?;
         let file = self.folder.join(format!("{name}.kubeconfig"));
@@ -84,7 +84,7 @@ impl Authority {
         Ok(file)
     }
 
-    /// The file with the authority's own certificate.
+    /// The file with the CA's own certificate.
     pub fn certificate(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
@@ -131,7 +131,7 @@ fn params(user: &str, group: Option<&str>, subjects: Vec<String>) -> Result<Cert
     }
     params.distinguished_name.remove(DnType::CommonName);
     params.distinguished_name.push(DnType::CommonName, user);
-    // A cluster lives for minutes; wide bounds keep it independent of a clock that is off.
+    // A cluster exists for minutes; the wide range tolerates a wrong clock.
     params.not_before = date_time_ymd(2020, 1, 1);
     params.not_after = date_time_ymd(2100, 1, 1);
     Ok(params)
@@ -160,7 +160,7 @@ pub(crate) fn kubeconfig(api_server: &str, authority: &str, user: &Value) -> Str
 pub(crate) fn write_private(file: &Path, text: &str) -> Result<()> {
     use std::io::Write;
     let folder = file.parent().unwrap_or(Path::new("."));
-    // Such a file is its owner's alone, and whoever reads the former one meanwhile reads all of it.
+    // Only its owner can read such a file, and whoever is reading the previous one can still read all of it.
     let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut unfinished| {
         unfinished.write_all(text.as_bytes())?;
         Ok(unfinished.persist(file)?)

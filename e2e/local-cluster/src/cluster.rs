@@ -30,8 +30,8 @@ use crate::{
 /// A whole Kubernetes in network namespaces of its own: the control plane and the registry on the first node,
 /// pods on all of them. Needs root.
 ///
-/// It is a [`ControlPlane`] and more, so whatever can be asked of one can be asked of a cluster. It ends as
-/// one does: with the value, or with the process.
+/// It is a [`ControlPlane`] and more, so it has all of its methods. It ends in the same way: with the value, or with
+/// the process.
 #[derive(Debug)]
 pub struct Cluster {
     plane: ControlPlane,
@@ -46,11 +46,11 @@ impl Deref for Cluster {
 }
 
 impl Cluster {
-    /// Starts one and waits until pods can be used: every node is ready and the DNS answers.
+    /// Starts a cluster and waits until pods can be used: every node is ready and the DNS answers.
     ///
     /// # Errors
-    /// When this user is not root, a package is missing, a part cannot be built or a program does not come
-    /// up; the message says which and has its last words.
+    /// If this user is not root, a package is missing, a part cannot be built or a program does not start; the message
+    /// says which, and includes the end of its log.
     pub fn start(options: Options) -> Result<Self> {
         ensure!(
             is_root()?,
@@ -105,7 +105,7 @@ impl Cluster {
         Ok(Self { plane })
     }
 
-    /// One that runs already, by name; dropping the value does not end it.
+    /// An existing cluster, by name; dropping the value does not end it.
     ///
     /// # Errors
     /// When there is none of that name, it is not ready, or it has no nodes.
@@ -123,7 +123,7 @@ impl Cluster {
         self.plane.record().registry.as_deref().unwrap_or_default()
     }
 
-    /// The host's end of the link: what listens there is reached by nodes and pods.
+    /// The host's end of the link: nodes and pods can reach what listens there.
     ///
     /// # Errors
     /// When the registry, which is on the same link, has no address.
@@ -193,8 +193,8 @@ impl Cluster {
         Ok(reference)
     }
 
-    /// A command that runs in the network namespace of a node (`node-1` is 0 in [`Cluster::nodes`]) and else
-    /// as on the host: it reaches pods and Services as the node does.
+    /// A command that runs in the network namespace of a node (`node-1` is 0 in [`Cluster::nodes`]), and otherwise as
+    /// on the host: it reaches pods and Services as the node does.
     pub fn exec_in_node<A: AsRef<OsStr>>(
         &self,
         node: &NodeRecord,
@@ -207,7 +207,7 @@ impl Cluster {
         command
     }
 
-    /// Lets it outlive this process, until `local-cluster down`.
+    /// Lets the cluster outlive this process, until `local-cluster down`.
     ///
     /// # Errors
     /// When that cannot be written down.

@@ -1,4 +1,4 @@
-//! Store, API server and controllers: what every cluster has, and all there is of the small size.
+//! etcd, API server and controllers: the part that every cluster has, and everything there is in the small size.
 
 use std::{
     ffi::OsStr,
@@ -24,29 +24,29 @@ use crate::{
     wait,
 };
 
-/// How to start.
+/// Options of a start.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Its name; without one a free name is taken.
+    /// Its name; if not set, a free name is used.
     pub name: Option<String>,
     /// How many nodes a cluster has: 1 to 4, 0 is 1. A control plane has none.
     pub nodes: usize,
-    /// Where it is written down; without one, where `local-cluster status` finds it.
+    /// Where it is recorded; if not set, where `local-cluster status` finds it.
     pub state: Option<State>,
-    /// Whether a cluster's nodes enforce `NetworkPolicies`, by kube-router. Takes [`packages::NETWORK_POLICIES`].
+    /// Whether a cluster's nodes enforce `NetworkPolicies`, by kube-router. Needs [`packages::NETWORK_POLICIES`].
     ///
     /// [`packages::NETWORK_POLICIES`]: crate::packages::NETWORK_POLICIES
     pub network_policies: bool,
-    /// Whether API server and controller manager of a control plane without nodes are of the lowest release of Kubernetes that
-    /// the platform takes.
+    /// Whether API server and controller manager of a control plane without nodes are of the lowest version of
+    /// Kubernetes that the platform supports.
     pub floor: bool,
-    /// Further arguments of the API server, as `--runtime-config=…`; they come last.
+    /// Additional arguments of the API server, such as `--runtime-config=…`; they come last.
     pub api_server_arguments: Vec<String>,
 }
 
-/// A Kubernetes API server with its store and the default controllers, all of this user, on loopback.
+/// A Kubernetes API server with etcd and the default controllers, as processes of this user, on loopback.
 ///
-/// It ends with this value, or with the process when that comes first; one that was opened by name stays.
+/// It ends with this value, and at the latest with the process; one that was opened by name stays.
 /// Programs under test run as processes of the host, as the service accounts they would have
 /// ([`ControlPlane::kubeconfig_for`]).
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct ControlPlane {
     floor: bool,
 }
 
-/// Where a control plane stands.
+/// The addresses of a control plane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) place: Place,
@@ -117,22 +117,22 @@ const API_SERVER_TO_KUBELET: Identity<'_> = Identity {
     group: Some("system:masters"),
 };
 
-/// Metrics of the controllers are not read here. To serve them takes one more free port on loopback, and
-/// rights that RBAC does not have yet when the programs begin: they would give up.
+/// Metrics of the controllers are not read here. Serving them needs one more free port on loopback, and rights that
+/// RBAC does not grant yet when the programs start, so they would exit.
 const NOT_SERVING: &str = "--secure-port=0";
 
-/// Longer than any start that still comes to an end, on a machine that is busy with builds.
+/// Longer than any successful start takes, on a machine that is busy with builds.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 impl ControlPlane {
-    /// Starts one and waits until it can be used: the API server is ready and the default ServiceAccount
-    /// is there. Needs no root.
+    /// Starts one and waits until it can be used: the API server is ready and the default ServiceAccount exists. Needs
+    /// no root.
     ///
     /// # Errors
     /// When a part cannot be built or a program does not come up; the message has its last words.
     pub fn start(options: Options) -> Result<Self> {
         let mut this = Self::prepare(&options, Size::ControlPlane)?;
-        // The API server does not look at this range: without nodes nobody uses it.
+        // The API server does not check this range: without nodes nobody uses it.
         let services = Subnet {
             base: Ipv4Addr::new(198, 19, 252, 0),
             prefix: 22,
@@ -158,7 +158,7 @@ impl ControlPlane {
         Ok(this)
     }
 
-    /// One that runs already, by name; dropping the value does not end it.
+    /// An existing one, by name; dropping the value does not end it.
     ///
     /// # Errors
     /// When there is none of that name, or it is not ready.
@@ -219,7 +219,7 @@ impl ControlPlane {
         })
     }
 
-    /// Makes the certificates and kubeconfigs of the control plane.
+    /// Creates the certificates and kubeconfigs of the control plane.
     pub(crate) fn certify(&mut self, site: &Site) -> Result<Authority> {
         let authority = Authority::create(self.home.path("pki"))?;
         let mut subjects: Vec<String> = [
@@ -247,12 +247,12 @@ impl ControlPlane {
         Ok(authority)
     }
 
-    /// The part as this control plane has it.
+    /// The part in the version of this control plane.
     fn chosen(&self, part: &'static Part) -> &'static Part {
         if self.floor { part.at_floor() } else { part }
     }
 
-    /// Starts the store and the API server, which waits for it.
+    /// Starts etcd and the API server, which waits for it.
     pub(crate) fn launch(&self, site: &Site, api_server_arguments: Vec<String>) -> Result<()> {
         self.run(&parts::ETCD, "etcd", site.place, self.etcd(site), &[])?;
         let mut arguments = self.api_server_flags(site)?;
@@ -267,8 +267,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts what works through a ready API server. It waits for one by itself, but not for long: the controller
-    /// manager ends when its roles are not there after ten seconds.
+    /// Starts the programs that need a ready API server. They wait for one themselves, but not for long: the controller
+    /// manager exits if its roles do not exist after ten seconds.
     pub(crate) fn launch_controllers(&self, place: Place, has_nodes: bool) -> Result<()> {
         self.run(
             self.chosen(&parts::KUBE_CONTROLLER_MANAGER),
@@ -304,9 +304,9 @@ impl ControlPlane {
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster=default={peers}"),
             "--log-level=warn".into(),
-            // The default is 2 GiB, which hundreds of large objects fill before their former versions are compacted.
+            // The default is 2 GiB, which hundreds of large objects fill before their old versions are compacted.
             format!("--quota-backend-bytes={}", 8_u64 << 30),
-            // Nothing here outlives a power cut anyway.
+            // Nothing here needs to survive a power cut.
             "--unsafe-no-fsync".into(),
         ]
     }
@@ -334,11 +334,11 @@ impl ControlPlane {
             "--kubelet-preferred-address-types=InternalIP".into(),
             self.flag("audit-policy-file", "audit-policy.yaml"),
             self.flag("audit-log-path", "audit.log"),
-            // Megabytes after which the log is moved away: never, readers hold places in it.
+            // Megabytes after which the log is rotated: never, because readers keep positions in it.
             "--audit-log-maxsize=1000000".into(),
         ];
         if !site.has_nodes {
-            // Loopback is no address for the Endpoints of a Service; without nodes nobody looks there.
+            // Loopback is not a valid address for the Endpoints of a Service; without nodes nobody uses them.
             flags.push("--endpoint-reconciler-type=none".into());
         }
         Ok(flags)
@@ -355,14 +355,14 @@ impl ControlPlane {
             "--leader-elect=false".into(),
             // Each node has its range from the start.
             "--allocate-node-cidrs=false".into(),
-            // The defaults (20, 30) are for clusters that many share.
+            // The defaults (20, 30) are meant for shared clusters.
             "--kube-api-qps=200".into(),
             "--kube-api-burst=400".into(),
             NOT_SERVING.into(),
         ];
         if !has_nodes {
-            // It looks for type errors in policies, asks for all schemas of the API server to do so, and has taken more of
-            // the processors than the API server itself. Clusters with nodes have it.
+            // This controller type-checks policies, requests all schemas of the API server for that, and used more
+            // processor time than the API server itself. Clusters with nodes run it.
             flags.push("--controllers=*,-validatingadmissionpolicy-status-controller".into());
         }
         flags
@@ -396,7 +396,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts a program of the caller's beside the cluster. Its output goes to the cluster's logs, it can be killed
+    /// Starts a program of the caller along with the cluster. Its output goes to the cluster's logs, it can be killed
     /// and started again by its name, and it ends with the cluster at the latest.
     ///
     /// # Errors
@@ -422,7 +422,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts a registry on a port of loopback, as a program of that name, and waits until it listens; gives its
+    /// Starts a registry on a port of loopback, as a program of that name, and waits until it listens; returns its
     /// address.
     ///
     /// # Errors
@@ -431,7 +431,7 @@ impl ControlPlane {
         self.start_registry_at(Ipv4Addr::LOCALHOST, name, settings)
     }
 
-    /// The same at an address of this host.
+    /// The same on an address of this host.
     ///
     /// # Errors
     /// As [`ControlPlane::start_registry`].
@@ -470,7 +470,7 @@ impl ControlPlane {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails when one of the programs has ended.
+    /// Fails if one of the programs has exited.
     pub(crate) fn check(&self) -> Result<()> {
         self.processes().iter_mut().try_for_each(Process::check)
     }
@@ -506,7 +506,7 @@ impl ControlPlane {
         &self.home.record.name
     }
 
-    /// What is written down about it.
+    /// Its record.
     pub fn record(&self) -> &Record {
         &self.home.record
     }
@@ -516,7 +516,7 @@ impl ControlPlane {
         &self.home.record.api_server
     }
 
-    /// Its folder: logs, certificates and data, gone when it ends.
+    /// Its folder: logs, certificates and data, removed when it ends.
     pub fn folder(&self) -> &Path {
         &self.home.folder
     }
@@ -526,8 +526,8 @@ impl ControlPlane {
         self.home.path("pki/admin.kubeconfig")
     }
 
-    /// A kubeconfig for a ServiceAccount that exists, with a token for a day by TokenRequest: its holder
-    /// may do what RBAC grants that account and nothing else.
+    /// A kubeconfig for an existing ServiceAccount, with a token for a day by TokenRequest: its holder has exactly the
+    /// rights that RBAC grants that account.
     ///
     /// # Errors
     /// When there is no such account.
@@ -576,7 +576,7 @@ impl ControlPlane {
         self.helm_of(&parts::HELM, arguments)
     }
 
-    /// Helm 3, likewise.
+    /// Helm 3, in the same way.
     ///
     /// # Errors
     /// When it cannot be built.
@@ -600,8 +600,8 @@ impl ControlPlane {
         Ok(command)
     }
 
-    /// What this machine's environment is for a person or program that works with the cluster: `KUBECONFIG`,
-    /// and the parts first on the `PATH`.
+    /// The environment for a person or program that works with the cluster: `KUBECONFIG`, and the parts first on the
+    /// `PATH`.
     pub fn environment(&self, command: &mut Command) -> Result<()> {
         let mut folders = vec![self.home.path("bin")];
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -617,7 +617,7 @@ impl ControlPlane {
         Audit::of(&self.home.path("audit.log"))
     }
 
-    /// The version of each part that runs or is at hand, by name.
+    /// The version of each part that runs or is available, by name.
     pub fn versions(&self) -> Vec<(&'static str, String)> {
         let used = |part: &Part| self.home.path("bin").join(part.name).exists();
         parts::ALL
@@ -629,8 +629,7 @@ impl ControlPlane {
             .collect()
     }
 
-    /// How long the start took until each of its phases was reached, counted from its beginning; empty for
-    /// one that was opened.
+    /// How long after the beginning of the start each phase was reached; empty for one that was opened.
     pub fn timings(&self) -> &[(String, Duration)] {
         &self.phases
     }
@@ -643,7 +642,7 @@ impl ControlPlane {
         self.component(name, Process::kill)
     }
 
-    /// Starts a program that was killed, or one that runs once more, with the same arguments.
+    /// Starts a program that was killed, or another instance of one, with the same arguments.
     ///
     /// # Errors
     /// As [`ControlPlane::kill_component`].
@@ -651,7 +650,7 @@ impl ControlPlane {
         self.component(name, |process| process.restart(&self.home.folder))
     }
 
-    /// What a program holds now, and has held.
+    /// Memory, threads and files of a program.
     ///
     /// # Errors
     /// As [`ControlPlane::kill_component`], and when it has ended; the message has the end of what it said.
@@ -662,7 +661,7 @@ impl ControlPlane {
     fn component<T>(&self, name: &str, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {
         let mut processes = self.processes();
         let names: Vec<&str> = processes.iter().map(Process::name).collect();
-        // One that was killed is still there when it was started anew.
+        // The process that was killed is still listed after it was started again.
         let place = names.iter().rposition(|each| *each == name);
         let place = place.with_context(|| format!("no program is called {name}; there are {names:?}"))?;
         act(&mut processes[place])
@@ -724,8 +723,8 @@ impl ControlPlane {
 }
 
 impl Drop for ControlPlane {
-    /// Ends and removes it. After a failure, of its start or of the test that used it, its logs are kept and
-    /// the place is shown.
+    /// Ends and removes it. After a failure, of its start or of the test that used it, its logs are kept and their path
+    /// is printed.
     fn drop(&mut self) {
         if !self.home.is_owned() {
             return;
@@ -741,7 +740,7 @@ impl Drop for ControlPlane {
     }
 }
 
-/// Three ports of loopback, each held by the listener beside it until it is needed.
+/// Three ports of loopback, each held by its listener until it is needed.
 fn free_ports() -> Result<(Ports, [TcpListener; 3])> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free");
     let listeners = [listen()?, listen()?, listen()?];

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Two lower-case digits a byte.
+/// Two lower-case digits per byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string does not fail.

@@ -1,11 +1,11 @@
-//! The cluster's DNS: CoreDNS as pods, under the names every Kubernetes has it.
+//! The cluster's DNS: CoreDNS as pods, under the usual names.
 
 use std::net::Ipv4Addr;
 
-/// The image of it, brought to every node.
+/// Its image, imported into every node.
 pub(crate) const IMAGE: &str = "localhost/coredns:v1";
 
-/// What is applied. It serves the cluster's names and no others: there is no way out to ask.
+/// The manifests. It only resolves the cluster's names: there is no way to ask other servers.
 pub(crate) fn manifests(address: Ipv4Addr) -> String {
     include_str!("dns.yaml")
         .replace("{address}", &address.to_string())

@@ -1,11 +1,11 @@
-//! How long a row of builds will take: by a table at first, then by how fast this machine was so far.
+//! Estimates how long a row of builds will take: first from a table, then from how fast this machine has been so far.
 
 use std::time::{Duration, Instant};
 
-/// What is left of a row.
+/// The rest of a row of builds.
 #[derive(Debug)]
 pub(crate) struct Forecast {
-    /// By the table, in seconds.
+    /// According to the table, in seconds.
     left: u32,
     done: u32,
     count: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Forecast {
 }
 
 impl Forecast {
-    /// Of builds that take these seconds by the table, and of what comes after them.
+    /// Of builds that take these seconds according to the table, and of what follows them.
     pub(crate) fn of(seconds: impl Iterator<Item = u32>, then: u32) -> Self {
         let (count, sum) = seconds.fold((0, 0), |(count, sum), seconds| (count + 1, sum + seconds));
         Self {
@@ -26,24 +26,24 @@ impl Forecast {
         }
     }
 
-    /// One is there, which takes these seconds by the table.
+    /// A build is done, which takes these seconds according to the table.
     pub(crate) fn note(&mut self, seconds: u32) {
         self.done += seconds;
         self.left = self.left.saturating_sub(seconds);
         self.number += 1;
     }
 
-    /// What a person who waits is told.
+    /// The text for a person who waits.
     pub(crate) fn line(&self) -> String {
         let left = estimate(self.left, self.done, self.started.elapsed());
         format!("part {} of {}, {} left", self.number, self.count, text(left))
     }
 }
 
-/// The table's seconds as this machine will take them, which took `elapsed` for `done` of them.
+/// How long this machine will need for these seconds of the table, given that it needed `elapsed` for `done` of them.
 fn estimate(left: u32, done: u32, elapsed: Duration) -> Duration {
     let table = Duration::from_secs(left.into());
-    // So little says nothing about the machine.
+    // This little says nothing about the machine.
     if done < 20 {
         return table;
     }

@@ -4,7 +4,7 @@ use std::{env, path::PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The XDG folder `variable` names, else `fallback` in the home folder.
+/// The XDG folder that `variable` names, otherwise `fallback` in the home folder.
 pub(crate) fn folder(variable: &str, fallback: &str) -> Result<PathBuf> {
     if let Some(folder) = env::var_os(variable).filter(|folder| !folder.is_empty()) {
         return Ok(PathBuf::from(folder));

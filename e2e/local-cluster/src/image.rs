@@ -1,4 +1,4 @@
-//! Images: one static program in an OCI archive, and what `buildah` makes of a Dockerfile.
+//! Images: one static program in an OCI archive, or built from a Dockerfile by `buildah`.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{digest::hex, packages::find_program, process::output};
 
 /// Writes an image of one program that runs as user 65532, as an OCI archive.
 ///
-/// The archive depends on nothing but the program and the name.
+/// The archive depends only on the program and the name.
 pub(crate) fn write_archive(program: &Path, name: &str, archive: &Path) -> Result<()> {
     let file_name = file_name(program)?;
     let how = json!({"Entrypoint": [format!("/{file_name}")], "User": "65532:65532"});
@@ -24,17 +24,17 @@ pub(crate) fn write_archive(program: &Path, name: &str, archive: &Path) -> Resul
     write(&files, name, archive, &how)
 }
 
-/// Where images of Kubernetes have their programs; pods of kubeadm name them by it.
+/// Where images of Kubernetes have their programs; kubeadm's pods use this path.
 const PROGRAMS: &str = "usr/local/bin";
 
-/// What an image holds whose programs run as root and are found on the `PATH`, as pods of a control plane want it.
+/// The content of an image whose programs run as root and are found on the `PATH`, as pods of a control plane need it.
 #[derive(Debug, Clone, Copy)]
 pub struct System<'a> {
-    /// Static programs, the first of which it runs.
+    /// Static programs; the image runs the first of them.
     pub programs: &'a [PathBuf],
-    /// Programs of this machine, which come with the libraries that they need.
+    /// Programs of this machine, which are added with the libraries that they need.
     pub tools: &'a [&'a str],
-    /// Folders of this machine with libraries that these load by themselves.
+    /// Folders of this machine with libraries that these load at run time.
     pub folders: &'a [&'a str],
 }
 
@@ -75,12 +75,12 @@ fn file_name(program: &Path) -> Result<&str> {
     name.context("the program of an image has no name")
 }
 
-/// Where a file of this machine is in an image: in the same place.
+/// The path of a file of this machine in an image: the same.
 fn inside(file: &Path) -> String {
     file.display().to_string().trim_start_matches('/').to_owned()
 }
 
-/// What programs and libraries are linked with, and what loads it, each where they look for it.
+/// The libraries of programs and libraries, and their loader, each at the path where they look for it.
 fn libraries(of: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if of.is_empty() {
         return Ok(Vec::new());
@@ -89,14 +89,14 @@ fn libraries(of: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(paths_of(&listed))
 }
 
-/// The paths in lines as `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`. A line with a colon says whose they are.
+/// The paths in lines like `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`. A line with a colon names the program.
 fn paths_of(listed: &str) -> Vec<PathBuf> {
     let lines = listed.lines().filter(|line| !line.ends_with(':'));
     let paths = lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
     paths.map(PathBuf::from).collect()
 }
 
-/// Writes an image of these files, by their places in it.
+/// Writes an image of these files, by their paths in it.
 fn write(files: &BTreeMap<String, PathBuf>, name: &str, archive: &Path, how: &Value) -> Result<()> {
     let layer = archive.with_extension("layer");
     write_layer(files, &layer)?;
@@ -193,7 +193,7 @@ fn named(sum: &[u8]) -> String {
     format!("sha256:{}", hex(sum))
 }
 
-/// What Go and OCI call this machine's processor.
+/// The name of this machine's architecture in Go and OCI.
 pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -202,7 +202,7 @@ pub(crate) fn architecture() -> &'static str {
     }
 }
 
-/// `buildah` with storage of its own, so that nothing of it stays on the host.
+/// `buildah` with its own storage, so that nothing of it stays on the host.
 #[derive(Debug, Clone)]
 pub struct Buildah {
     storage: PathBuf,
@@ -227,7 +227,7 @@ impl Buildah {
     ) -> Result<()> {
         let mut build = self.command("build");
         build
-            // The daemonless, namespace-poor way: works wherever root does.
+            // Without a daemon and with few namespaces: works wherever there is root.
             .args(["--isolation", "chroot", "--layers=false", "--tag", reference])
             .arg("--file")
             .arg(dockerfile)

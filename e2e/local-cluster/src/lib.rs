@@ -8,7 +8,7 @@
 //! - [`Cluster`]: with nodes, pods, Services, DNS and a registry in network namespaces of their own, in about
 //!   8 s; needs root.
 //!
-//! [`Machines`] are without Kubernetes, and for what makes a cluster of them.
+//! [`Machines`] run no Kubernetes; they are for testing what turns bare machines into a cluster.
 //!
 //! ```no_run
 //! use local_cluster::{ControlPlane, Options, output};
@@ -25,8 +25,8 @@
 //! # } // it is gone here
 //! ```
 //!
-//! A value owns its cluster: with the value it ends, at the latest with the process, by whatever end that
-//! comes to ([`state`]). `README.md` beside this crate has the settings and their reasons.
+//! A value owns its cluster: the cluster ends with the value, and at the latest with the process, however that ends
+//! ([`state`]). `README.md` beside this crate lists the settings and their reasons.
 
 pub mod audit;
 pub mod certificates;

@@ -1,8 +1,8 @@
-//! Bare machines: what a cluster is made of before it is one. Each has namespaces, a disk and a name of its own, programs to
-//! run, and a switch that joins it with the others, the host and a registry.
+//! Bare machines, from which a cluster can be made. Each has namespaces, a disk and a name of its own, programs to run,
+//! and a switch that connects it with the others, the host and a registry.
 //!
-//! A machine is switched off by ending its first process, with which all others of it end. Its disk stays, so that it can be
-//! switched on again.
+//! A machine is switched off by ending its first process, which ends all others of the machine. Its disk stays, so that
+//! it can be switched on again.
 
 use std::{
     collections::BTreeMap,
@@ -30,10 +30,10 @@ use crate::{
     wait,
 };
 
-/// How long the namespaces of a machine may take.
+/// How long creating the namespaces of a machine may take.
 const BOOT: Duration = Duration::from_secs(20);
 
-/// Machines without Kubernetes, joined by a switch. They end with this value, or with the process.
+/// Machines without Kubernetes, connected by a switch. They end with this value, or with the process.
 #[derive(Debug)]
 pub struct Machines {
     home: Home,
@@ -42,7 +42,7 @@ pub struct Machines {
     addresses: Addresses,
     switch: Identity,
     control_group: String,
-    /// Those that are switched on, by number.
+    /// The machines that are switched on, by number.
     running: BTreeMap<usize, Machine>,
     /// The switch and the registry.
     processes: Vec<Process>,
@@ -56,7 +56,7 @@ struct Machine {
 }
 
 impl Machines {
-    /// Makes the switch and the registry. No machine is switched on yet.
+    /// Creates the switch and the registry. No machine is switched on yet.
     ///
     /// # Errors
     /// When this user is not root, a package is missing, or a program does not come up.
@@ -123,7 +123,7 @@ impl Machines {
             .with_context(|| format!("could not provide {name}"))
     }
 
-    /// Switches a machine on, which makes its disk if it has none. Machines are counted from 1.
+    /// Switches a machine on, and creates its disk if it has none. Machines are counted from 1.
     ///
     /// # Errors
     /// When it is on, or its namespaces cannot be made.
@@ -169,7 +169,7 @@ impl Machines {
     pub fn switch_off(&mut self, number: usize) -> Result<()> {
         let machine = self.running.remove(&number);
         let mut machine = machine.with_context(|| format!("{} is off", name(number)))?;
-        // With it the kernel ends its child, and with that all of the machine.
+        // The kernel then ends its child, and with that everything on the machine.
         machine.wrapper.kill()?;
         wait::until("the end of a machine", BOOT, || {
             Ok((!machine.init.is_alive()).then_some(()))
@@ -187,7 +187,7 @@ impl Machines {
         self.home.save()
     }
 
-    /// A command that runs on a machine: in its namespaces, with what was provided on the `PATH`.
+    /// A command that runs on a machine: in its namespaces, with the provided programs on the `PATH`.
     ///
     /// # Errors
     /// When the machine is off.
@@ -203,7 +203,7 @@ impl Machines {
         Ok(command)
     }
 
-    /// What a program printed that ran on a machine.
+    /// The output of a program that ran on a machine.
     ///
     /// # Errors
     /// When the machine is off, or the program failed; the message has what it said.
@@ -216,12 +216,12 @@ impl Machines {
         format!("{}:{SYSTEM_PATH}", self.home.path("bin").display())
     }
 
-    /// The folder of all of this, which the machines see as well; gone when they end.
+    /// The folder of all of this, which the machines see as well; removed when they end.
     pub fn folder(&self) -> &Path {
         &self.home.folder
     }
 
-    /// Where a program of a machine writes what it says.
+    /// The log file of a machine's program.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -236,7 +236,7 @@ impl Machines {
         self.addresses.node(number)
     }
 
-    /// The address of the switch, where nobody answers but the registry.
+    /// The address of the switch, where only the registry listens.
     pub fn switch_address(&self) -> Ipv4Addr {
         self.addresses.switch()
     }
@@ -256,17 +256,17 @@ impl Machines {
         self.home.record.registry.as_deref().unwrap_or_default()
     }
 
-    /// What containerd is told about the registry (`hosts.toml`).
+    /// containerd's settings for the registry (`hosts.toml`).
     pub fn registry_hosts(&self) -> String {
         registry::hosts_file(self.registry())
     }
 
-    /// The control group that is a machine's own, in each hierarchy.
+    /// The control group of a machine, in each hierarchy.
     pub fn control_group(&self, number: usize) -> String {
         format!("{}/{}", self.control_group, name(number))
     }
 
-    /// Says that what was to be made of the machines is made: when they end now, that is no failure.
+    /// Marks the trial as successful: if the machines end now, that is not a failure.
     ///
     /// # Errors
     /// When that cannot be written down.
@@ -275,7 +275,7 @@ impl Machines {
         self.home.save()
     }
 
-    /// Copies what programs and pods of the machines said.
+    /// Copies the logs of programs and pods of the machines.
     fn keep_logs(&self) -> Result<PathBuf> {
         let kept = self.state.kept_logs(&self.home.record.name)?;
         copy(&self.home.path("logs"), &kept)?;
@@ -298,7 +298,7 @@ impl Machines {
 }
 
 impl Drop for Machines {
-    /// Ends and removes them. After a failure the logs are kept and the place is shown.
+    /// Ends and removes them. After a failure the logs are kept and their path is printed.
     fn drop(&mut self) {
         if !self.home.is_owned() {
             return;
@@ -330,7 +330,7 @@ fn name(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// What the machines are plugged into: a network namespace, and the program that holds it.
+/// The switch to which machines are connected: a network namespace, and the program that holds it.
 fn start_switch(home: &Home, pause: &Path) -> Result<(Process, Identity)> {
     let flags = ["--fork", "--pid", "--net", "--kill-child", "--"];
     let mut arguments: Vec<String> = flags.map(str::to_owned).into();
@@ -348,7 +348,7 @@ fn start_switch(home: &Home, pause: &Path) -> Result<(Process, Identity)> {
     Ok((process, switch))
 }
 
-/// The first process of the namespaces that a wrapper makes, once they are prepared.
+/// The first process of the namespaces that a wrapper creates, once they are ready.
 fn first_process(wrapper: &mut Process, what: &str) -> Result<Identity> {
     wait::until(what, BOOT, || {
         wrapper.check()?;

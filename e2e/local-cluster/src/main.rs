@@ -42,13 +42,13 @@ enum Command {
     Down {
         #[command(flatten)]
         name: Name,
-        /// All of this user's, also those that tests are using.
+        /// All clusters of this user, including those that tests are using.
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
     /// List the clusters of this user.
     Status,
-    /// Bring an image to the nodes of a cluster.
+    /// Import an image into the nodes of a cluster.
     Load {
         #[command(flatten)]
         name: Name,
@@ -69,25 +69,25 @@ enum Command {
         name: Name,
         folder: PathBuf,
     },
-    /// Build or fetch what is missing from the cache; print versions and paths.
+    /// Build or fetch the parts that are missing from the cache; print versions and paths.
     Parts {
-        /// These alone; none named: those that all clusters have.
+        /// Only these parts; without any, those that all clusters need.
         names: Vec<String>,
-        /// How long what comes afterwards takes on two cores, for the line that tells how long is left.
+        /// How long the following steps take on two cores, for the line that says how long is left.
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         then: u32,
     },
-    /// Copy the parts of the cache into a folder that others can use as a mirror; print their digests, as
-    /// parts/ready.txt has them.
+    /// Copy the parts of the cache into a folder that others can use as a mirror; print their digests, in the format of
+    /// parts/ready.txt.
     Mirror { folder: PathBuf },
-    /// Print the path of a part (helm, helm3, kubectl, …), built first when it is missing.
+    /// Print the path of a part (helm, helm3, kubectl, …), building it first if it is missing.
     Which { part: String },
-    /// Say which Debian packages are missing.
+    /// Print which Debian packages are missing.
     Packages {
         /// Install them; needs root.
         #[arg(long)]
         install: bool,
-        /// Also those of nodes that enforce network policies.
+        /// Also the packages for nodes that enforce network policies.
         #[arg(long)]
         network_policies: bool,
     },
@@ -236,7 +236,7 @@ fn load(name: &str, image: &str) -> Result<()> {
     }
 }
 
-/// Becomes the command, so that its exit status and its signals are its own.
+/// Replaces this process by the command, so that its exit status and its signals are the command's.
 fn exec(name: &str, command_line: &[String]) -> Result<()> {
     let plane = ControlPlane::open(name)?;
     let mut command = match plane.record().size {

@@ -1,7 +1,8 @@
-//! Parts that somebody has built already: taken from a folder or a URL when they have the digest that is pinned here.
+//! Ready-made parts: taken from a folder or a URL if they have the digest that is pinned here.
 //!
-//! A part's name in a mirror has the digest of its pins and flags, and `parts/ready.txt` that of the program itself. So an
-//! edit of pins makes a name that the list lacks, and the part is built until somebody adds it.
+//! A part's name in a mirror contains the digest of its pins and flags, and `parts/ready.txt` has the digest of the
+//! program itself. So after an edit of pins the list does not have the new name, and the part is built until somebody
+//! adds it.
 
 use std::{
     fs,
@@ -37,7 +38,7 @@ enum Place {
 }
 
 impl Mirror {
-    /// What `LOCAL_CLUSTER_MIRROR` names.
+    /// The mirror that `LOCAL_CLUSTER_MIRROR` names.
     pub(crate) fn of_user() -> Option<Self> {
         let name = std::env::var("LOCAL_CLUSTER_MIRROR").ok();
         name.filter(|name| !name.is_empty())
@@ -54,10 +55,10 @@ impl Mirror {
         Self { place, ready }
     }
 
-    /// Puts the program of that name into a file.
+    /// Downloads the program of that name into a file.
     ///
     /// # Errors
-    /// When it is not listed, not there, or another one. The file may hold something then.
+    /// If it is not listed, does not exist, or has another digest. The file may have content then.
     pub(crate) fn take(&self, name: &str, file: &Path) -> Result<()> {
         let digest = listed(self.ready, name).with_context(|| format!("no digest is pinned for {name}"))?;
         match &self.place {
@@ -94,7 +95,7 @@ fn listed<'a>(ready: &'a str, name: &str) -> Option<&'a str> {
         .map(|(digest, _)| digest)
 }
 
-/// Copies all parts that the cache has into a folder that can serve as a mirror; gives the lines of the list.
+/// Copies all parts in the cache into a folder that can be used as a mirror; returns the lines of the list.
 ///
 /// # Errors
 /// When a file cannot be read or written.

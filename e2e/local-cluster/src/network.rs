@@ -29,9 +29,9 @@ use crate::{
     process::{Identity, feed},
 };
 
-/// A cluster's pods share a /22, of which each node has a /24.
+/// The pods of a cluster have a /22, of which each node has a /24.
 pub(crate) const MOST_NODES: usize = 4;
-/// As many /22 as there are from 198.18.64.0 to the end of 198.18.0.0/16.
+/// The number of /22 from 198.18.64.0 to the end of 198.18.0.0/16.
 const MOST_CLUSTERS: u8 = 48;
 
 /// The addresses of one cluster.
@@ -76,12 +76,12 @@ impl Addresses {
         self.services().address(10)
     }
 
-    /// The address of what machines without Kubernetes are plugged into, and of the registry there.
+    /// The address of the switch of machines without Kubernetes, and of the registry there.
     pub(crate) fn switch(self) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.index, 254)
     }
 
-    /// The host's end of the link; as long as it exists no other cluster takes this number.
+    /// The host's end of the link; as long as it exists no other cluster uses this number.
     pub(crate) fn link(self) -> String {
         format!("kco{}", self.index)
     }
@@ -89,7 +89,7 @@ impl Addresses {
 
 /// Connects the nodes, given the first process of each, with the host and with each other.
 ///
-/// `claimed` is told which link is the cluster's before the link is used.
+/// `claimed` gets the cluster's link before the link is used.
 pub(crate) fn connect(nodes: &[Identity], claimed: impl FnOnce(&str) -> Result<()>) -> Result<Addresses> {
     let [first, others @ ..] = nodes else {
         bail!("a cluster has one node at least");
@@ -106,9 +106,9 @@ pub(crate) fn connect(nodes: &[Identity], claimed: impl FnOnce(&str) -> Result<(
     Ok(addresses)
 }
 
-/// Makes the network namespace of this process a switch, and plugs the host into it.
+/// Turns the network namespace of this process into a switch, and connects the host to it.
 ///
-/// `claimed` is told which link is the network's before the link is used.
+/// `claimed` gets the network's link before the link is used.
 pub(crate) fn make_switch(switch: Identity, claimed: impl FnOnce(&str) -> Result<()>) -> Result<Addresses> {
     let addresses = claim(switch)?;
     let link = addresses.link();
@@ -132,14 +132,14 @@ pub(crate) fn make_switch(switch: Identity, claimed: impl FnOnce(&str) -> Result
     Ok(addresses)
 }
 
-/// Plugs a machine, given its first process, into the switch.
+/// Connects a machine, given its first process, to the switch.
 pub(crate) fn plug_machine(
     switch: Identity,
     addresses: Addresses,
     number: usize,
     machine: Identity,
 ) -> Result<()> {
-    // The kernel takes the link of a machine that was switched off away, but in its own time.
+    // The kernel removes the link of a machine that was switched off, but not at once.
     let _ = inside(switch)
         .args(["ip", "link", "delete", &format!("node{number}")])
         .stderr(process::Stdio::null())
@@ -155,7 +155,7 @@ pub(crate) fn plug_machine(
     run(Some(machine), &own)
 }
 
-/// Takes the lowest free number by making its link, which only one can do.
+/// Takes the lowest free number by creating its link, which only one process can do.
 fn claim(first: Identity) -> Result<Addresses> {
     let mut refused = None;
     for index in 0..MOST_CLUSTERS {
@@ -184,7 +184,7 @@ fn claim(first: Identity) -> Result<Addresses> {
 
 fn host_side(addresses: Addresses, nodes: usize) -> String {
     let link = addresses.link();
-    // Pods answer the host, and the host may call pods and Services as the nodes do.
+    // Pods can answer the host, and the host can reach pods and Services as the nodes do.
     format!(
         "address add {}/24 dev {link}\n\
          link set {link} up\n\
@@ -210,7 +210,7 @@ fn first_node(addresses: Addresses, nodes: usize) -> String {
     )
 }
 
-/// Where the bridge is: a port of it for node `number`.
+/// On the bridge's node: a port of the bridge for node `number`.
 fn plug(number: usize, node: Identity) -> String {
     format!(
         "link add node{number} type veth peer name eth0 netns {}\n\
@@ -231,7 +231,7 @@ fn other_node(addresses: Addresses, number: usize, nodes: usize) -> String {
     )
 }
 
-/// The pods of a node are behind that node.
+/// The pods of a node are reached through that node.
 fn pod_routes(addresses: Addresses, nodes: usize, own: Option<usize>) -> String {
     let others = (1..=nodes).filter(|number| Some(*number) != own);
     let routes = others.map(|number| {
@@ -256,7 +256,7 @@ fn run(node: Option<Identity>, batch: &str) -> Result<()> {
         .map(drop)
 }
 
-/// The beginning of a command line that runs in the network namespace of a node and sees the host's files.
+/// The beginning of a command line that runs in the network namespace of a node but sees the host's files.
 pub(crate) fn inside(node: Identity) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net=/proc/{}/ns/net", node.pid));

@@ -1,7 +1,7 @@
 //! One machine of a cluster: namespaces of its own, and in them a container runtime, the kubelet and kube-proxy.
 //!
-//! The first process of a node's process namespace is the pause program. Ending it ends everything of the
-//! node: programs, shims and containers, and with the last of them the node's mounts and its network.
+//! The first process of a node's process namespace is the pause program. When it ends, the kernel ends everything on
+//! the node: programs, shims and containers, and then the node's mounts and network.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Makes the namespaces of a node; nothing runs in them yet but their first process.
+    /// Creates the namespaces of a node, with only their first process.
     pub(crate) fn boot(plane: &ControlPlane, number: usize) -> Result<Self> {
         let name = format!("node-{number}");
         let folder = plane.home.path(&name);
@@ -126,12 +126,12 @@ impl Node {
             &format!("{}/containerd", self.name()),
             self.place(),
             vec!["--config".into(), path(&config)],
-            // The shim and runc are found on the path.
+            // The shim and runc are found on the `PATH`.
             &[("PATH", &programs)],
         )
     }
 
-    /// Brings the images every node needs, as soon as the runtime takes them.
+    /// Imports the images that every node needs, once the runtime accepts them.
     pub(crate) fn import_base_images(&self, plane: &ControlPlane) -> Result<()> {
         wait::until("containerd", PATIENCE, || {
             plane.check()?;
@@ -197,9 +197,9 @@ impl Node {
                 format!("--kubeconfig={}", path(&proxy)),
                 format!("--hostname-override={name}"),
                 "--proxy-mode=nftables".into(),
-                // What comes from elsewhere, as the host, gets its answer by the way it came.
+                // Answers to connections from elsewhere, such as the host, go back the way they came.
                 format!("--cluster-cidr={}", addresses.pods()),
-                // These belong to the machine, not to the namespace.
+                // These settings belong to the machine, not to the namespace.
                 "--conntrack-max-per-core=0".into(),
                 "--conntrack-tcp-timeout-established=0".into(),
                 "--conntrack-tcp-timeout-close-wait=0".into(),
@@ -209,8 +209,8 @@ impl Node {
         )
     }
 
-    /// Starts kube-router, which keeps to the `NetworkPolicies` of this node's pods. The node has to be known to the API
-    /// server.
+    /// Starts kube-router, which enforces the `NetworkPolicies` for this node's pods. The API server must know the node
+    /// already.
     pub(crate) fn enforce_network_policies(
         &self,
         plane: &ControlPlane,
@@ -277,7 +277,7 @@ impl Node {
             "failCgroupV1": false,
             "failSwapOn": false,
             "localStorageCapacityIsolation": false,
-            // A better score than the default of 0 takes a capability that root in a container lacks.
+            // A lower score than the default of 0 needs a capability that root in a container lacks.
             "oomScoreAdj": 0,
             // The host's disk is not this node's to manage.
             "evictionHard": {
@@ -327,8 +327,8 @@ fn path(file: &Path) -> String {
     file.display().to_string()
 }
 
-/// Pods are linked to their node one by one and everything between them is routed, as in kind: on a bridge
-/// the answer of a Service's pod to its neighbour would miss the node's address translation.
+/// Pods are linked to their node one by one, and everything between them is routed, as in kind: on a bridge, the answer
+/// of a Service's pod to its neighbour would bypass the node's address translation.
 fn pod_network(addresses: Addresses, number: usize) -> String {
     json!({
         "cniVersion": "1.0.0",
@@ -379,7 +379,7 @@ config_path = "{folder}/registries"
     )
 }
 
-/// Where control groups are made: the one hierarchy of version 2, or each of version 1.
+/// Where control groups are created: the one hierarchy of version 2, or each of version 1.
 fn control_group_roots() -> Result<Vec<PathBuf>> {
     let root = Path::new("/sys/fs/cgroup");
     if root.join("cgroup.controllers").exists() {

@@ -1,4 +1,4 @@
-//! What comes from the distribution: programs a node needs that are not built here.
+//! Packages of the distribution: programs that a node needs and that are not built here.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::progress;
 
-/// A Debian package and a file that is there when it is installed.
+/// A Debian package and a file that exists if it is installed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
     /// Name for `apt-get install`.
@@ -62,7 +62,7 @@ pub static NODES: [Package; 7] = [
     },
 ];
 
-/// What a node needs that enforces `NetworkPolicies`, beside [`NODES`].
+/// Additional packages of a node that enforces `NetworkPolicies`, besides [`NODES`].
 pub static NETWORK_POLICIES: [Package; 2] = [
     Package {
         name: "iptables",
@@ -76,7 +76,7 @@ pub static NETWORK_POLICIES: [Package; 2] = [
     },
 ];
 
-/// Those that this machine lacks.
+/// The packages that this machine lacks.
 pub fn missing(packages: &'static [Package]) -> Vec<&'static Package> {
     packages
         .iter()
@@ -84,7 +84,7 @@ pub fn missing(packages: &'static [Package]) -> Vec<&'static Package> {
         .collect()
 }
 
-/// Fails with the line to type when a package is missing.
+/// Fails with the command to run if a package is missing.
 ///
 /// # Errors
 /// When one is.
@@ -104,7 +104,7 @@ pub fn require(packages: &'static [Package]) -> Result<()> {
     )
 }
 
-/// Installs what is missing; needs root.
+/// Installs missing packages; needs root.
 ///
 /// # Errors
 /// When apt-get fails.

@@ -1,8 +1,8 @@
-//! What a local cluster is made of: pinned Go modules become programs in a cache folder.
+//! The parts of a local cluster: pinned Go modules, built into programs in a cache folder.
 //!
-//! Each constant below is one program. Its version is whatever the `go.mod` beside this crate pins, so an
-//! upgrade is an edit of that file and nothing else; a program is built again only when its pins or its
-//! build flags change. Where a mirror has it ready-made, with the digest that is pinned here, it is not built.
+//! Each constant below is one program. Its version is pinned by the `go.mod` beside this crate, so an upgrade is an
+//! edit of that file and nothing else; a program is only built again when its pins or its build flags change. If a
+//! mirror has the program with the digest that is pinned here, it is not built.
 
 use std::{
     fs::{self, File},
@@ -30,13 +30,14 @@ pub struct Part {
     pins: &'static Pins,
     /// Linker variables that tell the program its own version.
     stamps: &'static [(&'static str, Stamp)],
-    /// Go build tags: features we never use and that cost build time.
+    /// Go build tags that leave out unused features, which cost build time.
     tags: &'static str,
-    /// How long its build takes on two cores in the order of [`ALL`], in seconds: by it is told how long is left.
+    /// How long its build takes on two cores in the order of [`ALL`], in seconds, for estimating how long is left.
     seconds: u32,
 }
 
-/// A Go module of this crate, under `parts/`: pins, and a `main` where that of the module brings what we never use.
+/// A Go module of this crate, under `parts/`: pins, and a `main` of our own if that of the module includes features
+/// that we never use.
 #[derive(Debug)]
 struct Pins {
     go_mod: &'static str,
@@ -44,7 +45,7 @@ struct Pins {
     main: Option<&'static str>,
 }
 
-/// What a linker variable is set to.
+/// The value of a linker variable.
 #[derive(Debug)]
 enum Stamp {
     /// The version of the part, as `v1.36.3`.
@@ -88,7 +89,7 @@ static PAUSE_PINS: Pins = Pins {
     main: Some(include_str!("../parts/pause/main.go")),
 };
 
-/// Helm 4, the judge of what we render and install.
+/// Helm 4, the reference for what we render and install.
 pub static HELM: Part = Part {
     name: "helm",
     package: "helm.sh/helm/v4/cmd/helm",
@@ -99,10 +100,10 @@ pub static HELM: Part = Part {
     seconds: 143,
 };
 
-/// Helm 3, which must be able to read and take over our releases too.
+/// Helm 3, which must be able to read and operate our releases too.
 ///
-/// Unlike Helm 4 it does not find its Kubernetes version in its build information: unstamped it believes
-/// in Kubernetes 1.20 and refuses charts.
+/// Unlike Helm 4 it does not find its Kubernetes version in its build information: without the variable it assumes
+/// Kubernetes 1.20 and refuses charts.
 pub static HELM_3: Part = Part {
     name: "helm3",
     package: "helm.sh/helm/v3/cmd/helm",
@@ -154,7 +155,7 @@ const fn pinned_kubernetes(
     }
 }
 
-/// What makes clusters of bare nodes. Its pins are its own, so that clusters without it are not built anew.
+/// Makes clusters of bare nodes. It has pins of its own, so that other parts are not built again because of it.
 pub static KUBEADM: Part = pinned_kubernetes("kubeadm", "k8s.io/kubernetes/cmd/kubeadm", &KUBEADM_PINS, 30);
 
 /// The client.
@@ -174,7 +175,7 @@ pub static KUBELET: Part = kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet"
 /// Service addresses.
 pub static KUBE_PROXY: Part = kubernetes("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", 9);
 
-/// The store; in the version Kubernetes' own `go.mod` asks for.
+/// etcd, in the version that Kubernetes' own `go.mod` requires.
 pub static ETCD: Part = Part {
     name: "etcd",
     package: "go.etcd.io/etcd/server/v3",
@@ -185,8 +186,8 @@ pub static ETCD: Part = Part {
     seconds: 23,
 };
 
-/// The client of the store, which is in one image with it. Its pins are its own, so that clusters without it are not built
-/// anew.
+/// etcd's client, which is in one image with it. It has pins of its own, so that other parts are not built again
+/// because of it.
 pub static ETCDCTL: Part = Part {
     name: "etcdctl",
     package: "go.etcd.io/etcd/etcdctl/v3",
@@ -197,7 +198,7 @@ pub static ETCDCTL: Part = Part {
     seconds: 15,
 };
 
-/// A program of containerd. Its pins are its own: its CRI types clash with those of Kubernetes.
+/// A program of containerd. Its pins are separate: its CRI types clash with those of Kubernetes.
 const fn containerd(name: &'static str, package: &'static str, seconds: u32) -> Part {
     Part {
         name,
@@ -219,7 +220,7 @@ pub static CONTAINERD: Part = containerd(
     "github.com/containerd/containerd/v2/cmd/containerd",
     53,
 );
-/// Its parent of containers, found on the `PATH` by this name.
+/// The parent process of containers, found on the `PATH` by this name.
 pub static CONTAINERD_SHIM: Part = containerd(
     "containerd-shim-runc-v2",
     "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -266,7 +267,7 @@ pub static PAUSE: Part = Part {
 
 /// Enforces `NetworkPolicies`, which neither Kubernetes nor the CNI plugins do.
 ///
-/// Built when a cluster asks for it ([`Options::network_policies`](crate::Options::network_policies)), and not before.
+/// Only built when a cluster needs it ([`Options::network_policies`](crate::Options::network_policies)).
 pub static KUBE_ROUTER: Part = Part {
     name: "kube-router",
     package: "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
@@ -280,10 +281,10 @@ pub static KUBE_ROUTER: Part = Part {
     seconds: 60,
 };
 
-/// Parts that only some clusters have, or some tests ask for: built then.
+/// Parts that only some clusters or tests need; they are built on demand.
 pub static ON_REQUEST: [&Part; 4] = [&KUBE_ROUTER, &KUBEADM, &ETCDCTL, &HELM_3];
 
-/// Programs of the lowest release of Kubernetes that the platform takes. They stand in for those of the same names
+/// Programs of the lowest version of Kubernetes that the platform supports. They replace those of the same names
 /// ([`Options::floor`](crate::Options::floor)).
 static FLOOR: [&Part; 2] = [
     &pinned_kubernetes(
@@ -300,7 +301,8 @@ static FLOOR: [&Part; 2] = [
     ),
 ];
 
-/// Every part that all clusters have, in the order a cold cache is filled: what others wait for first comes first.
+/// Every part that all clusters need, in the order in which a cold cache is filled: parts that others wait for come
+/// first.
 pub static ALL: [&Part; 14] = [
     &HELM,
     &KUBECTL,
@@ -324,7 +326,7 @@ impl Part {
         ALL.into_iter().chain(ON_REQUEST).find(|part| part.name == name)
     }
 
-    /// The same program of the lowest release of Kubernetes that the platform takes, where there is one.
+    /// The same program of the lowest version of Kubernetes that the platform supports, if there is one.
     pub(crate) fn at_floor(&'static self) -> &'static Self {
         FLOOR
             .into_iter()
@@ -358,7 +360,7 @@ impl Part {
         flags
     }
 
-    /// Names the result by everything it depends on: `kubelet-v1.36.3-0c9f3a…`.
+    /// A name with everything that the result depends on: `kubelet-v1.36.3-0c9f3a…`.
     fn key(&self) -> String {
         let mut digest = Sha256::new();
         for ingredient in [
@@ -376,7 +378,7 @@ impl Part {
         format!("{}-{}-{}", self.name, self.version(), hex(&digest[..6]))
     }
 
-    /// What it is called in a mirror.
+    /// Its name in a mirror.
     pub fn ready_name(&self) -> String {
         format!("{}-linux-{}", self.key(), image::architecture())
     }
@@ -401,7 +403,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The cache of this user: `LOCAL_CLUSTER_CACHE`, else `kco/parts` in the XDG cache folder.
+    /// The cache of this user: `LOCAL_CLUSTER_CACHE`, otherwise `kco/parts` in the XDG cache folder.
     ///
     /// # Errors
     /// When neither the variable nor a home folder is set.
@@ -424,15 +426,15 @@ impl Cache {
         }
     }
 
-    /// The program, if it is here.
+    /// The program, if it is in the cache.
     pub fn ready(&self, part: &Part) -> Option<PathBuf> {
         Some(self.folder.join(part.key()).join(part.name)).filter(|program| program.is_file())
     }
 
-    /// Path of the program, built first when it is missing.
+    /// Path of the program, building it first if it is missing.
     ///
-    /// Two processes that want the same part do not build it twice: the second waits for the first. A build
-    /// that is cut short leaves nothing that would be taken for a program.
+    /// Two processes that need the same part do not build it twice: the second waits for the first. An interrupted
+    /// build leaves nothing that could be mistaken for the program.
     ///
     /// # Errors
     /// When Go is missing or its build fails; the message ends with what Go said.
@@ -448,7 +450,7 @@ impl Cache {
         Ok(self.folder.join(part.key()).join(part.name))
     }
 
-    /// Every part that all clusters have, built first where missing, with its path.
+    /// Every part that all clusters need, with its path, building missing ones first.
     ///
     /// # Errors
     /// As [`Cache::path`].
@@ -456,8 +458,8 @@ impl Cache {
         self.several(&ALL, 0)
     }
 
-    /// These parts with their paths. Before each that is missing a line tells how long is left, what comes after them, which
-    /// takes `then` seconds on two cores, included.
+    /// These parts with their paths. Before each missing one is built, a line says how long is left, including the
+    /// following steps, which take `then` seconds on two cores.
     ///
     /// # Errors
     /// As [`Cache::path`].
@@ -477,12 +479,12 @@ impl Cache {
         Ok(found)
     }
 
-    /// Where the parts are.
+    /// The folder of the parts.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// An OCI archive of an image that holds nothing but the program, made once.
+    /// An OCI archive of an image with only this program, built once.
     pub(crate) fn image(&self, part: &Part, reference: &str) -> Result<PathBuf> {
         let program = self.path(part)?;
         let archive = program.with_extension("oci.tar");
@@ -510,7 +512,7 @@ impl Cache {
         Ok(lock)
     }
 
-    /// Takes the program from the mirror, if there is one that has it; the caller holds the part's lock.
+    /// Takes the program from the mirror, if that has it; the caller holds the part's lock.
     fn fetch(&self, part: &Part) -> Result<bool> {
         let Some(mirror) = &self.mirror else {
             return Ok(false);
@@ -582,7 +584,7 @@ fn go_build(part: &Part, folder: &Path) -> Result<()> {
         }
         Err(error) => return Err(error).context("could not start `go build`"),
     };
-    // What `nice` answers when it cannot find the program.
+    // The exit status of `nice` if it cannot find the program.
     ensure!(
         output.status.code() != Some(127),
         "Go is not on the PATH; install Go {} or newer (https://go.dev/dl)",

@@ -1,4 +1,4 @@
-//! Programs of a cluster: started with their output in a file, known by pid and start time.
+//! Programs of a cluster: started with their output in a file, identified by pid and start time.
 
 use std::{
     fs::{self, File},
@@ -11,10 +11,10 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// A process, told apart from a later one with the same pid by the time it started.
+/// A process; its start time distinguishes it from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its number in the host's process namespace.
+    /// Its pid in the host's process namespace.
     pub pid: u32,
     /// When it started, in clock ticks since boot.
     pub start: u64,
@@ -28,17 +28,17 @@ impl Identity {
         (state != "Z").then_some(Self { pid, start })
     }
 
-    /// This very process.
+    /// This process.
     pub(crate) fn own() -> Result<Self> {
         Self::of(std::process::id()).context("could not read /proc/self/stat")
     }
 
-    /// True while the process has not ended; a zombie has.
+    /// True while the process runs; a zombie does not count.
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// Its only child: the program, where a wrapper of util-linux had to fork to enter a namespace.
+    /// Its only child: the program itself, if a wrapper of util-linux had to fork to enter a namespace.
     pub(crate) fn only_child(&self) -> Option<Self> {
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid)).ok()?;
         Self::of(children.split_whitespace().next()?.parse().ok()?)
@@ -90,10 +90,10 @@ impl Place {
     }
 }
 
-/// What to start: kept, so that it can be started again.
+/// The program to start: stored, so that it can be started again.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// Names the log; as `kubelet` or `node-2/kubelet`.
+    /// The name of the log, such as `kubelet` or `node-2/kubelet`.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) arguments: Vec<String>,
@@ -101,7 +101,7 @@ pub(crate) struct Program {
     pub(crate) place: Place,
 }
 
-/// What a program holds.
+/// Memory, threads and files of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
     /// Memory now, in bytes.
@@ -123,9 +123,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the program in a process group of its own, so that Ctrl-C in a terminal is the owner's alone.
+    /// Starts the program in a process group of its own, so that Ctrl-C in a terminal only reaches the owner.
     ///
-    /// `folder` is the cluster's; the process is on its list of processes before the program begins.
+    /// `folder` is the cluster's; the process is on its list of processes before the program starts.
     pub(crate) fn start(folder: &Path, program: Program) -> Result<Self> {
         let log = folder.join("logs").join(format!("{}.log", program.name));
         if let Some(parent) = log.parent() {
@@ -156,7 +156,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Fails when the program has ended, with the end of what it said.
+    /// Fails if the program has exited, with the end of its log.
     pub(crate) fn check(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("{} ended with {status}: {}", self.program.name, self.last_words());
@@ -164,7 +164,7 @@ impl Process {
         Ok(())
     }
 
-    /// What the program holds. Fails when it has ended, with the end of what it said.
+    /// Memory, threads and files of the program. Fails if it has exited, with the end of its log.
     pub(crate) fn usage(&mut self) -> Result<Usage> {
         self.check()?;
         let folder = PathBuf::from(format!("/proc/{}", self.pid()));
@@ -199,14 +199,14 @@ impl Process {
         Ok(())
     }
 
-    /// Starts a program that ended or was killed once more.
+    /// Starts a program again that exited or was killed.
     pub(crate) fn restart(&mut self, folder: &Path) -> Result<()> {
         self.kill()?;
         *self = Self::start(folder, self.program.clone())?;
         Ok(())
     }
 
-    /// Collects the exit status of a program that was ended by others.
+    /// Collects the exit status of a program that others ended.
     pub(crate) fn reap(&mut self) {
         let _ = self.child.wait();
     }
@@ -231,7 +231,7 @@ fn tail(log: &Path) -> Result<String> {
     ))
 }
 
-/// Runs a command to its end and gives what it printed.
+/// Runs a command to its end and returns its output.
 ///
 /// # Errors
 /// When it cannot start or ends badly; the message holds the command and what it said.
@@ -261,7 +261,7 @@ pub(crate) fn feed(command: &mut Command, input: &str) -> Result<String> {
         .spawn()
         .with_context(|| format!("could not start {}", shown(command)))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early says why; that is the better message.
+        // A program that exits early says why, which is the better message.
         let _ = stdin.write_all(input.as_bytes());
     }
     let said = child.wait_with_output()?;

@@ -1,8 +1,8 @@
-//! What a person who waits sees: one line a step, on standard error.
+//! Progress for the person who waits: one line per step, on standard error.
 
 use std::{fmt::Display, io::Write};
 
-/// Shows a line; nobody may be listening, and the work goes on all the same.
+/// Prints a line; if nobody reads it, the work continues all the same.
 pub(crate) fn line(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "local-cluster: {text}");
 }

@@ -1,4 +1,4 @@
-//! The OCI registry (distribution): that of a cluster, and further ones that ask who is there or speak TLS.
+//! The OCI registry (distribution): the one of a cluster, and additional ones that require a login or use TLS.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
@@ -9,39 +9,39 @@ use serde_json::{Value, json};
 
 pub(crate) const PORT: u16 = 5000;
 
-/// How a registry is reached and whom it lets in.
+/// How a registry is reached, and what login it requires.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Without it the registry speaks plain HTTP.
+    /// Without it the registry uses plain HTTP.
     pub tls: Option<Tls>,
-    /// Whom it lets in.
+    /// The required login.
     pub access: Access,
 }
 
-/// Files of PEM.
+/// PEM files.
 #[derive(Debug, Clone)]
 pub struct Tls {
     /// The registry's certificate.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authority that clients must have their certificates from; without it nobody needs one.
+    /// The CA that must have signed clients' certificates; if not set, clients need none.
     pub clients: Option<PathBuf>,
 }
 
-/// Whom a registry lets in.
+/// The login that a registry requires.
 #[derive(Debug, Clone, Default)]
 pub enum Access {
-    /// Everybody.
+    /// None.
     #[default]
     Anonymous,
-    /// Who knows a password of this file, as `htpasswd -B` writes it.
+    /// A password in this file, as `htpasswd -B` writes it.
     Password(PathBuf),
-    /// Who brings a token of a service.
+    /// A token of a token service.
     Token {
-        /// Where clients get one.
+        /// The URL where clients get one.
         realm: String,
-        /// The registry's name there.
+        /// The registry's name in tokens.
         service: String,
         /// The service's name.
         issuer: String,
@@ -95,10 +95,10 @@ fn access(access: &Access) -> Option<Value> {
     }
 }
 
-/// It would look for a collector of traces.
+/// Otherwise it would look for a collector of traces.
 pub(crate) const ENVIRONMENT: [(&str, &str); 1] = [("OTEL_TRACES_EXPORTER", "none")];
 
-/// What containerd is told about it (`hosts.toml`): that it speaks plain HTTP.
+/// containerd's settings for it (`hosts.toml`): that it uses plain HTTP.
 pub(crate) fn hosts_file(registry: &str) -> String {
     format!(
         "server = \"http://{registry}\"\n\

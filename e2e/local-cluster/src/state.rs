@@ -1,10 +1,9 @@
-//! What is written down about a cluster, so that it can be found again and nothing of it is left behind.
+//! What is stored about a cluster, so that it can be found again and nothing of it is left behind.
 //!
-//! Every cluster has a folder. In it are its record, the list of its processes, and all files of its
-//! programs. A cluster that has an owner has a *watchdog* too: a shell that waits for the end of a pipe
-//! only the owner holds and then removes the cluster. It does so however the owner ends: by itself, by a
-//! panic, by Ctrl-C or by `kill -KILL`. If the watchdog itself was killed, the next start finds a record
-//! whose owner is gone and removes that cluster first.
+//! Every cluster has a folder with its record, the list of its processes, and all files of its programs. A cluster that
+//! has an owner also has a *watchdog*: a shell that waits for the end of a pipe that only the owner holds, and then
+//! removes the cluster. It does so however the owner ends: normally, by a panic, by Ctrl-C or by `kill -KILL`. If the
+//! watchdog itself was killed, the next start finds a record whose owner is gone, and removes that cluster first.
 
 use std::{
     env,
@@ -26,20 +25,20 @@ use crate::{home, process::Identity};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Size {
-    /// API server, store and controllers on loopback; no nodes, no root.
+    /// API server, etcd and controllers on loopback; no nodes, no root.
     ControlPlane,
     /// With scheduler, nodes, DNS and a registry, in network namespaces of its own; needs root.
     Cluster,
 }
 
-/// What is known about a cluster from its folder.
+/// The record of a cluster, in its folder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// Its name, unique among the clusters of this user.
     pub name: String,
     /// Its size.
     pub size: Size,
-    /// The process it ends with; none for one that stays until `down`.
+    /// The process with which it ends; `None` if it stays until `down`.
     pub owner: Option<Identity>,
     /// True once it is ready.
     pub ready: bool,
@@ -47,11 +46,11 @@ pub struct Record {
     pub api_server: String,
     /// `host:port` of the registry; the same for the host, the nodes and the pods.
     pub registry: Option<String>,
-    /// The machines it has.
+    /// Its machines.
     pub nodes: Vec<NodeRecord>,
 }
 
-/// What is known about a node.
+/// The record of a node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// Its name in Kubernetes.
@@ -62,10 +61,10 @@ pub struct NodeRecord {
     pub init: Identity,
 }
 
-/// Names of clusters end up in socket paths, whose length the kernel limits.
+/// Names of clusters become part of socket paths, whose length the kernel limits.
 const LONGEST_NAME: usize = 24;
 
-/// Logs are for the person who looks next; nobody comes back for older ones.
+/// Logs are for whoever looks at the failure next; nobody needs older ones.
 const FAILURES_KEPT: usize = 10;
 
 /// The folder that holds the folders of all clusters of this user.
@@ -75,7 +74,7 @@ pub struct State {
 }
 
 impl State {
-    /// `LOCAL_CLUSTER_STATE`, else `kco/clusters` in the XDG state folder.
+    /// `LOCAL_CLUSTER_STATE`, otherwise `kco/clusters` in the XDG state folder.
     ///
     /// # Errors
     /// When neither the variable nor a home folder is set.
@@ -94,12 +93,12 @@ impl State {
         }
     }
 
-    /// The folder of the cluster of that name, whether there is one or not.
+    /// The folder of the cluster of that name, whether it exists or not.
     pub fn folder_of(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Where the logs of a cluster that failed are kept. Those of the oldest failures make room.
+    /// Where the logs of a failed cluster are kept. Those of the oldest failures are removed.
     pub(crate) fn kept_logs(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.join(".logs");
         fs::create_dir_all(&folder)?;
@@ -126,7 +125,7 @@ impl State {
     pub fn records(&self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         for name in self.names()? {
-            // A cluster may be removed while we look.
+            // A cluster may be removed meanwhile.
             if !name.starts_with('.')
                 && let Some(record) = self.record(&name)?
             {
@@ -154,7 +153,7 @@ impl State {
         }
     }
 
-    /// Ends and removes the cluster of that name; true when there was one.
+    /// Ends and removes the cluster of that name; true if it existed.
     ///
     /// # Errors
     /// When it could not be removed whole.
@@ -172,7 +171,7 @@ impl State {
         Ok(true)
     }
 
-    /// Removes what is left of clusters whose owner is gone and whose watchdog did not get to it.
+    /// Removes what is left of clusters whose owner is gone and whose watchdog did not remove them.
     ///
     /// # Errors
     /// When something could not be removed.
@@ -216,7 +215,7 @@ impl State {
         Ok(names)
     }
 
-    /// Makes the folder of a new cluster, owned by this process and watched.
+    /// Creates the folder of a new cluster, owned by this process and watched.
     ///
     /// # Errors
     /// When the name is taken or not fit for one.
@@ -241,7 +240,7 @@ impl State {
         File::create(unfinished.join("processes"))?;
         write_record(&unfinished, &record)?;
         let folder = self.folder_of(&record.name);
-        // Fails when the folder exists: only an empty one could be replaced, and none of ours is empty.
+        // Fails if the folder exists: only an empty one could be replaced, and none of ours is empty.
         if let Err(error) = fs::rename(&unfinished, &folder) {
             fs::remove_dir_all(&unfinished)?;
             if folder.exists() {
@@ -260,7 +259,7 @@ impl State {
         })
     }
 
-    /// The folder of a cluster that runs already and has another owner, or none.
+    /// The folder of an existing cluster with another owner, or none.
     ///
     /// # Errors
     /// When there is none of that name or it is not ready.
@@ -277,7 +276,7 @@ impl State {
     }
 }
 
-/// The folder of a cluster and, for its owner, the duty to remove it.
+/// The folder of a cluster; its owner must remove it.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) folder: PathBuf,
@@ -308,7 +307,7 @@ impl Home {
         self.watchdog.is_some()
     }
 
-    /// Writes a process down that was not started by [`crate::process::Process::start`].
+    /// Records a process that was not started by [`crate::process::Process::start`].
     pub(crate) fn note_process(&self, process: Identity) -> Result<()> {
         let mut list = File::options().append(true).open(self.path("processes"))?;
         list.write_all(format!("{} {}\n", process.pid, process.start).as_bytes())?;
@@ -360,7 +359,7 @@ fn unused_name() -> String {
     format!("test-{}-{count}", std::process::id())
 }
 
-/// A text that no other cluster of this machine has or had.
+/// A text that no other cluster of this machine has or ever had.
 pub(crate) fn unique_suffix() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}-{:x}", std::process::id(), now.as_nanos())
@@ -379,7 +378,7 @@ impl Watchdog {
         })
     }
 
-    /// Tells it that the cluster shall stay.
+    /// Tells it to keep the cluster.
     fn dismiss(mut self) -> Result<()> {
         if let Some(mut pipe) = self.shell.stdin.take() {
             pipe.write_all(b"keep\n")
@@ -408,7 +407,7 @@ fn tear_down(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts the one script that removes clusters; it begins when its standard input ends.
+/// Starts the only script that removes clusters; it begins when its standard input ends.
 fn teardown(folder: &Path, stdin: Stdio) -> Result<Child> {
     Command::new("sh")
         .args(["-c", include_str!("teardown.sh"), "local-cluster-teardown"])

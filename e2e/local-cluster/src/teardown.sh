@@ -6,7 +6,7 @@
 read -r word
 [ "$word" = keep ] && exit 0
 
-# The rename decides who does it when two try, and frees the name at once.
+# If two try, the rename decides who does it. It also frees the name at once.
 case $1 in
 *.gone) folder=$1 ;;
 *)
@@ -15,7 +15,7 @@ case $1 in
     ;;
 esac
 
-# A process is itself only while its start time is; a zombie has ended.
+# A pid with another start time is another process; a zombie has ended.
 runs() {
     # shellcheck disable=SC2046
     set -- "$2" $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 1,20)
@@ -39,15 +39,15 @@ any_runs() {
     return 1
 }
 
-# The kernel removes the link some time after the namespace; asked, it does so at once. Only while a
-# process of ours lives is the link of that name surely ours.
+# The kernel removes the link some time after the namespace, but at once on request. The link of that name is certainly ours
+# only while one of our processes exists.
 if [ -s "$folder/link" ] && any_runs; then
     ip link delete "$(cat "$folder/link")" 2>/dev/null
 fi
 
-# Among these are the first processes of the nodes' process namespaces: with such a process the kernel
-# ends everything in its namespace, and with that go its mounts and its network.
-# Nobody may start a program while the list is read, so once more until nothing on it runs.
+# Among these are the first processes of the nodes' process namespaces: when one ends, the kernel ends everything in its
+# namespace, and then removes its mounts and its network.
+# A program may be started while the list is read, so repeat until none on it runs.
 attempts=0
 while any_runs && [ $attempts -lt 100 ]; do
     while read -r pid start; do
@@ -65,8 +65,8 @@ if [ -s "$folder/control-group" ]; then
     done
 fi
 
-# The mounts were in the nodes' mount namespaces: here are only files, and nothing can be reached through them.
+# The mounts were in the nodes' mount namespaces, so there are only files here, and no way to other files.
 rm -rf --one-file-system "$folder"
 
-# Between the rename and its end, a program may have made its folder anew. A cluster has its record from the start.
+# Between the rename and its end, a program may have created its folder again. A real cluster has a record from the start.
 [ -f "$1/cluster.json" ] || rm -rf --one-file-system "$1"

@@ -7,14 +7,15 @@ use std::{
 
 use anyhow::{Result, bail};
 
-/// What comes soon is seen soon; who waits long does not keep the machine busy by asking.
+/// Polls often at first, so that a quick result is noticed quickly, and then less often, so that a long wait does not
+/// keep the machine busy.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// Asks until there is an answer; a failure of the question itself ends the wait.
+/// Polls until there is an answer; an error ends the wait.
 ///
 /// # Errors
-/// That failure, or that `timeout` passed.
+/// That error, or that `timeout` passed.
 pub fn until<T>(what: &str, timeout: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;

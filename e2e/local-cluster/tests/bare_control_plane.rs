@@ -14,7 +14,7 @@ use std::{
 
 use local_cluster::{ControlPlane, Options, audit::Stage, output, wait};
 
-/// One control plane for the tests that leave others alone; it ends with the process.
+/// One control plane for the tests that do not disturb others; it ends with the process.
 fn control_plane() -> &'static ControlPlane {
     static CONTROL_PLANE: OnceLock<ControlPlane> = OnceLock::new();
     CONTROL_PLANE.get_or_init(start)
@@ -192,7 +192,7 @@ spec: {policyName: refuse, validationActions: [Deny]}
 ",
         )
         .unwrap();
-    // The API server takes up policies in the background.
+    // The API server loads policies in the background.
     let try_it = |name: &str| {
         let mut create = control_plane().kubectl(["create", "configmap", name, "--dry-run=server"]);
         output(create.arg("--output=jsonpath={.metadata.labels.marked}"))

@@ -55,8 +55,8 @@ fn kubectl(arguments: &[&str]) -> String {
     output(&mut cluster().kubectl(arguments)).unwrap()
 }
 
-/// The Service of two pods, one on each node, and the lines of a third that called it; from an image without
-/// anything but the program.
+/// The Service of two pods, one on each node, and the log of a third pod that called it; their image contains only the
+/// program.
 fn probe() -> &'static str {
     static LINES: OnceLock<String> = OnceLock::new();
     LINES.get_or_init(|| {
@@ -92,7 +92,7 @@ fn probe_url() -> String {
     format!("http://{}/", kubectl(&address))
 }
 
-/// A static program, and an image that holds it alone.
+/// A static program, and an image with only this program.
 fn build_probe() -> String {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probe/probe.rs");
@@ -163,7 +163,7 @@ fn the_host_a_node_and_the_api_server_reach_a_service() {
 
 #[test]
 fn nothing_outside_is_reached_from_a_node() {
-    // 192.0.2.0/24 is reserved for documentation: it has no hosts, and no packet may try.
+    // 192.0.2.0/24 is reserved for documentation: it has no hosts, and no packet must leave the machine.
     for node in cluster().nodes() {
         let mut route = cluster().exec_in_node(node, ["ip", "route", "get", "192.0.2.1"]);
         let route = output(&mut route).unwrap();
@@ -195,7 +195,7 @@ fn an_archive_is_loaded_into_every_node() {
     buildah(&["push", "localhost/loaded:v1", &destination]);
 
     cluster().load_image(&archive).unwrap();
-    // The kubelet tells which images a node has once in a while; the runtime knows at once.
+    // The kubelet reports images of a node only from time to time; the runtime knows at once.
     for node in cluster().nodes() {
         let images = output(&mut ctr(cluster(), node, &["images", "list", "--quiet"])).unwrap();
         assert!(images.contains("localhost/loaded:v1"), "{images}");
@@ -237,7 +237,7 @@ fn a_node_whose_programs_were_killed_runs_pods_again() {
     cluster.kill_component("node-1/kubelet").unwrap();
     cluster.kill_component("node-1/containerd").unwrap();
     cluster.restart_component("node-1/containerd").unwrap();
-    // A kubelet that finds no runtime gives up.
+    // A kubelet that finds no runtime exits.
     wait::until("containerd", Duration::from_secs(30), || {
         Ok(output(&mut ctr(&cluster, node, &["version"])).ok())
     })

@@ -1,4 +1,4 @@
-//! Nothing of a cluster stays, however its owner ends. Needs root.
+//! Nothing of a cluster is left behind, however its owner ends. Needs root.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -48,7 +48,7 @@ impl Field {
         self.folder.path().join("one")
     }
 
-    /// Starts the cluster in a process of its own, which then waits to be ended.
+    /// Starts the cluster in a separate process, which then waits to be ended.
     fn start_elsewhere(&self, size: Size) -> Child {
         self.start_what(match size {
             Size::Cluster => "cluster",
@@ -56,7 +56,7 @@ impl Field {
         })
     }
 
-    /// The same with machines, or what else there is.
+    /// The same with machines, or anything else.
     fn start_what(&self, what: &str) -> Child {
         let mut owner = Command::new(env::current_exe().unwrap())
             .args(["--exact", "an_owner_that_others_end", "--ignored", "--nocapture"])
@@ -74,10 +74,10 @@ impl Field {
     }
 }
 
-/// All that a cluster is for the kernel.
+/// Everything of a cluster that the kernel knows.
 #[derive(Debug, PartialEq, Eq)]
 struct Traces {
-    /// By pid and start time.
+    /// Pid and start time.
     processes: BTreeSet<(u32, u64)>,
     mounts: usize,
     links: usize,
@@ -85,7 +85,7 @@ struct Traces {
     folders: usize,
 }
 
-/// What there is to find of one cluster, noted while it runs.
+/// Everything that can be found of one cluster, recorded while it runs.
 struct Search {
     cluster: PathBuf,
     processes: BTreeSet<(u32, u64)>,
@@ -240,7 +240,7 @@ fn an_owner_that_others_end() {
     }
 }
 
-/// On each a program runs.
+/// A program runs on each.
 fn two_machines(options: Options) -> Machines {
     let mut machines = Machines::start(options.name.as_deref(), options.state.unwrap()).unwrap();
     for number in [1, 2] {
@@ -346,7 +346,7 @@ fn a_machine_that_is_switched_off_keeps_its_disk_and_nothing_else() {
         found.contains("No such file") && !found.contains("sleep"),
         "{found}"
     );
-    // It is plugged in again.
+    // It is connected again.
     let registry = format!("http://{}/v2/", machines.registry());
     let ask = ["curl", "--silent", "--fail", "--max-time", "5", &registry];
     assert_eq!(machines.output(2, &ask).unwrap(), "{}");
@@ -375,7 +375,7 @@ fn the_next_start_removes_what_a_killed_owner_and_watchdog_left() {
     signal("-KILL", owner.id());
     owner.wait().unwrap();
     assert!(search.traces().processes.len() > 12);
-    // Under the very name that is still taken.
+    // Under the same name, which is still in use.
     let next = ControlPlane::start(field.options()).unwrap();
     assert!(output(&mut next.kubectl(["get", "namespaces"])).is_ok());
     assert_eq!(search.traces().links + search.traces().control_groups, 0);

@@ -1,21 +1,21 @@
-//! Two texts, and a third that tells what may differ between them.
+//! Compares two texts, given a third that shows where they may differ.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// How a case ended.
+/// The result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The same bytes.
     Equal,
-    /// The same bytes where two runs of Helm agree with each other.
+    /// The same bytes wherever two runs of Helm agree with each other.
     EqualWhereStable,
     /// Different texts: the first lines that differ, as a report.
     Different(Difference),
     /// Both programs refuse.
     BothRefuse {
-        /// True when they say the same.
+        /// True if both programs agree.
         same: bool,
         theirs: String,
         ours: String,
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     NotRun(String),
 }
 
-/// Where two texts part.
+/// Where two texts differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     line: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Difference {
 }
 
 impl Verdict {
-    /// What to say about the case; nothing when all is well.
+    /// A report about the case; `None` if all is well.
     pub(crate) fn report(&self, lines: usize) -> Option<String> {
         let first = |text: &str| listed("\n    ", text.lines().take(lines));
         match self {
@@ -76,17 +76,17 @@ impl Difference {
     }
 }
 
-/// Every line with the same text in front.
+/// Every line with the same prefix.
 fn listed<'l>(before: &str, lines: impl Iterator<Item = &'l str>) -> String {
     lines.flat_map(|line| [before, line]).collect()
 }
 
-/// The verdict on two texts that are not equal, given what Helm printed in a second run.
+/// The result for two texts that are not equal, given what Helm printed in a second run.
 pub(crate) fn unequal(theirs: &str, again: &str, ours: &str) -> Verdict {
     if theirs == again {
         return Verdict::Different(difference(theirs, ours));
     }
-    // Keys and certificates vary in length, so they go before lines are compared.
+    // Keys and certificates vary in length, so they are removed before lines are compared.
     let (theirs, again, ours) = (without_blobs(theirs), without_blobs(again), without_blobs(ours));
     let stable = stable_lines(&theirs, &again);
     let mut masked = Vec::new();
@@ -108,12 +108,12 @@ pub(crate) fn unequal(theirs: &str, again: &str, ours: &str) -> Verdict {
     }
 }
 
-/// A line of Helm's with the part masked that differed between two runs.
+/// A line of Helm's with the part masked that differs between two runs.
 struct LinePattern {
     before: String,
     after: String,
     is_stable: bool,
-    /// The length of the masked part, when both runs agree at least on that.
+    /// The length of the masked part, if both runs agree on that.
     masked: Option<usize>,
     shown: String,
 }
@@ -149,7 +149,7 @@ fn line_pattern(line: &str, again: &str) -> LinePattern {
             shown: line.to_owned(),
         };
     }
-    // Masking takes whole words: a random letter may be the same in both runs.
+    // Masking takes whole words, because a random letter may be the same in both runs.
     let common = line
         .char_indices()
         .zip(again.chars())
@@ -181,12 +181,12 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || "+/=_-.:$!@#%^&*~".contains(c)
 }
 
-/// Where the word at the end of a text starts.
+/// Where the word at the end of a text begins.
 fn word_start(text: &str) -> usize {
     text.trim_end_matches(is_word).len()
 }
 
-/// What is left behind the word at the start of a text.
+/// The rest after the word at the start of a text.
 fn word_end(text: &str) -> &str {
     text.trim_start_matches(is_word)
 }
@@ -232,13 +232,13 @@ pub(crate) fn holds_keys(text: &str) -> bool {
     text.contains("-----BEGIN ") || text.contains("LS0tLS1CRUdJTi")
 }
 
-/// True when two refusals say the same, apart from what only one of the programs adds.
+/// True if two refusals have the same message, apart from what only one of the programs adds.
 pub(crate) fn same_refusal(theirs: &str, ours: &str) -> bool {
     essence(theirs) == essence(ours)
 }
 
-/// The message from `Error:` on, without hints, log lines and the places that kco shows. What is wrong with values
-/// comes in random order from Helm, so lines are sorted.
+/// The message from `Error:` on, without hints, log lines and the places that kco shows. Helm lists errors in values in
+/// random order, so lines are sorted.
 fn essence(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| !line.starts_with("Error:"));
     let lines =

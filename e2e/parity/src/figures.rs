@@ -1,4 +1,4 @@
-//! How many cases ended how, and what they took.
+//! How many cases ended in which way, and how much time and memory they took.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub(crate) struct Figures {
     only_helm_refuses: usize,
     only_kco_refuses: usize,
     not_run: usize,
-    /// The cases that make no keys.
+    /// The cases that generate no keys.
     plain: Costs,
-    /// The cases that make keys or certificates, whose cost is that of looking for primes.
+    /// The cases that generate keys or certificates, which spend their time looking for primes.
     with_keys: Costs,
 }
 
-/// What some cases took with either program.
+/// What some cases cost with both programs.
 #[derive(Debug, Default)]
 struct Costs {
     cases: usize,
@@ -43,7 +43,7 @@ impl Figures {
         *counter += 1;
     }
 
-    /// Adds what a case took with both programs.
+    /// Adds the cost of a case with both programs.
     pub(crate) fn measure(&mut self, helm: Cost, kco: Cost, makes_keys: bool) {
         let costs = if makes_keys {
             &mut self.with_keys
@@ -55,12 +55,12 @@ impl Figures {
         costs.kco += kco;
     }
 
-    /// True when nothing is left to look into; other words in a refusal are no difference in what is rendered.
+    /// True if there is nothing to investigate; different words in a refusal do not count as a difference.
     pub(crate) fn is_clean(&self) -> bool {
         self.different + self.only_helm_refuses + self.only_kco_refuses + self.not_run == 0
     }
 
-    /// All figures: how the cases ended, then what they took, those that make keys apart.
+    /// All figures: results of the cases, then their cost, with those that generate keys listed separately.
     pub(crate) fn summary(&self) -> String {
         let Self {
             equal,

@@ -1,9 +1,9 @@
-//! `kco template` against `helm template` over folders of charts: the same text, or both refuse.
+//! Compares `kco template` with `helm template` over folders of charts: both print the same text, or both refuse.
 //!
 //! Every chart below the folders is rendered with its defaults and with each of its `ci/*values.yaml`. What differs
-//! between two runs of Helm itself (certificates, passwords, dates) is compared with those places masked, and counted
-//! apart; nothing is skipped. The last two lines say what both programs took, for cases without and with keys or
-//! certificates.
+//! between two runs of Helm itself (certificates, passwords, dates) is masked before comparing, and such cases are
+//! counted separately; nothing is skipped. The last two lines print time and memory of both programs, for cases without
+//! and with keys or certificates.
 
 use std::{
     path::{Path, PathBuf},
@@ -39,7 +39,7 @@ struct Args {
     /// The helm to compare with.
     #[arg(long, default_value = "helm")]
     helm: PathBuf,
-    /// The kco to try.
+    /// The kco to test.
     #[arg(long, default_value = "target/release/kco")]
     kco: PathBuf,
     /// The helm is Helm 3: kco gets `--helm3`.
@@ -48,13 +48,13 @@ struct Args {
     /// Only cases whose path contains this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Keep what helm prints in this folder and do not run it again; for when only kco changes.
+    /// Store helm's output in this folder and do not run helm again; for when only kco changes.
     #[arg(long)]
     remember: Option<PathBuf>,
     /// Lines of a difference to show.
     #[arg(long, default_value_t = 12)]
     lines: usize,
-    /// Seconds after which a run is given up.
+    /// Seconds after which a run is aborted.
     #[arg(long, default_value_t = 120)]
     timeout: u64,
 }
@@ -100,10 +100,10 @@ fn compare_all(args: &Args, cases: &[Case]) -> Figures {
     figures.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came out of a case.
+/// The result of a case.
 struct Judged {
     verdict: Verdict,
-    /// What it took, helm's first; `None` where it was remembered or could not be run.
+    /// Its cost, helm's first; `None` if the answer was stored or the program could not be run.
     costs: Option<(Cost, Cost)>,
     makes_keys: bool,
 }
@@ -124,7 +124,7 @@ fn judge(helm: &Program, kco: &Program, case: &Case) -> Judged {
     let costs = theirs.1.zip(ours.1);
     let verdict = verdict(helm, &arguments, theirs.0, ours.0);
     Judged {
-        // Keys that are the same in two runs stand in the chart.
+        // Keys that are the same in two runs are part of the chart.
         makes_keys: has_keys && verdict != Verdict::Equal,
         verdict,
         costs,
@@ -145,11 +145,11 @@ fn verdict(helm: &Program, arguments: &[String], theirs: Output, ours: Output) -
     }
 }
 
-/// How often Helm is asked again before a difference counts. Templates that take the first of a map's keys have few
-/// answers, and two runs may well agree by chance.
+/// How often Helm is run again before a difference counts. Templates that use the first key of a map have few possible
+/// results, so two runs may agree by chance.
 const ATTEMPTS: usize = 5;
 
-/// The verdict on two texts that are not equal, after more runs of Helm, which only now are worth their time.
+/// The result for two texts that are not equal, after more runs of Helm, which are only worth their time now.
 fn judge_again(helm: &Program, arguments: &[String], theirs: &str, ours: &str) -> Verdict {
     let mut another = theirs.to_owned();
     for attempt in 1..=ATTEMPTS {

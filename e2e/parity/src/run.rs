@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use wait4::Wait4 as _;
 
-/// What a program answered.
+/// The answer of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
     /// The manifests on standard output.
@@ -24,14 +24,14 @@ pub(crate) enum Output {
     Refused(String),
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// From start to end.
+    /// Elapsed time.
     pub(crate) time: Duration,
-    /// On all processors together.
+    /// Processor time, of all processors together.
     pub(crate) processor: Duration,
-    /// The most memory it had at once, in bytes.
+    /// Peak memory, in bytes.
     pub(crate) memory: u64,
 }
 
@@ -67,7 +67,7 @@ impl Program {
         }
     }
 
-    /// Gives it arguments on top of each case's.
+    /// Adds arguments to those of each case.
     pub(crate) fn with_flags(self, flags: impl IntoIterator<Item = &'static str>) -> Self {
         Self {
             flags: flags.into_iter().collect(),
@@ -75,7 +75,7 @@ impl Program {
         }
     }
 
-    /// Answers from a folder what it answered before.
+    /// Uses answers stored in a folder.
     pub(crate) fn remembering(self, folder: Option<&Path>) -> Self {
         Self {
             remembered: folder.map(Path::to_owned),
@@ -83,7 +83,7 @@ impl Program {
         }
     }
 
-    /// Runs it; `attempt` tells repeated runs with the same arguments apart. What is remembered has no cost.
+    /// Runs it; `attempt` distinguishes repeated runs with the same arguments. A stored answer has no cost.
     pub(crate) fn run(&self, arguments: &[String], attempt: usize) -> Result<(Output, Option<Cost>)> {
         let Some(folder) = &self.remembered else {
             return self.start(arguments);
@@ -139,14 +139,14 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What could be read is compared; a broken pipe shows as a difference.
+            // What could be read is compared; a broken pipe appears as a difference.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// Waits for the end of a process, which is killed when it takes too long.
+/// Waits for the end of a process, and kills it if it takes too long.
 fn wait(child: Child, timeout: Duration) -> Result<(bool, Cost)> {
     let pid = child.id().to_string();
     let (ended, end) = mpsc::channel::<()>();
@@ -156,7 +156,7 @@ fn wait(child: Child, timeout: Duration) -> Result<(bool, Cost)> {
         while end.recv_timeout(SAMPLED_EVERY) == Err(RecvTimeoutError::Timeout) {
             memory = memory.max(peak_memory(&pid));
             if start.elapsed() > timeout {
-                // One that ended just now is as good as killed.
+                // One that exited just now is fine.
                 let _ = Command::new("kill").args(["-KILL", &pid]).status();
                 return None;
             }
@@ -177,10 +177,10 @@ fn wait(child: Child, timeout: Duration) -> Result<(bool, Cost)> {
     Ok((used.status.success(), cost))
 }
 
-/// How often the memory of a process is looked at. What the system says at its end counts that of its parent too.
+/// How often the memory of a process is sampled. The peak that the system reports at its end includes its parent's.
 const SAMPLED_EVERY: Duration = Duration::from_millis(1);
 
-/// The most memory that a process has had so far, in bytes; nothing once it has ended.
+/// The peak memory of a process so far, in bytes; `None` once it has ended.
 fn peak_memory(pid: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! Objects applied side by side: `kubectl apply` sends one after another, and would be what is measured.
+//! Applies objects in parallel: `kubectl apply` sends one after another, and would dominate the measurement.
 
 use std::io::stdin;
 

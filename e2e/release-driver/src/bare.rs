@@ -1,4 +1,4 @@
-//! The writes of an install, made ready beforehand and sent by a client that does nothing else.
+//! The writes of an install, prepared beforehand and sent by a client that does nothing else.
 
 use anyhow::{Context as _, Result};
 use cluster::{Apply, Cluster, ObjectId};
@@ -14,7 +14,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// Makes the bodies ready.
+    /// Prepares the bodies.
     pub(crate) async fn of(cluster: &Cluster, desired: &Desired) -> Result<Self> {
         let mut objects = Vec::new();
         for document in helm::manifest::split(&desired.manifest) {
@@ -64,7 +64,7 @@ impl Writes {
         self.objects.iter().map(|(id, _)| id)
     }
 
-    /// Sends them, one after the other, and says how many they were.
+    /// Sends them one after the other, and returns how many there were.
     pub(crate) async fn send(&self, cluster: &Cluster) -> Result<usize> {
         let (id, pending) = &self.pending;
         cluster.apply(id, pending, &Apply::by("helm")).await?;

@@ -1,4 +1,4 @@
-//! Chart folders into what the library renders.
+//! Loads chart folders for rendering by the library.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Installs through the library against the same writes by a bare client.
+//! Installs through the library compared with the same writes by a bare client.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) async fn run(args: &Compare) -> Result<()> {
     let input = Input::load(&args.chart, Map::new())?;
     let each = args.place.releases / args.rounds;
     let (mut library, mut bare) = (Duration::ZERO, Duration::ZERO);
-    // The first request of a client finds out what the server serves; both have made it when time begins.
+    // The first request of a client discovers what the server serves; both have done that before the time is taken.
     let (ours, theirs) = (
         connect(&args.place.kubeconfig, "release-driver/library").await?,
         connect(&args.place.kubeconfig, "release-driver/bare").await?,

@@ -1,4 +1,4 @@
-//! What a controller writes for one composition, sent by a client that decides nothing.
+//! The writes of a controller for one composition, sent by a client that decides nothing.
 
 use std::time::Instant;
 
@@ -42,9 +42,9 @@ pub(crate) async fn run(args: &Bare) -> Result<()> {
     Ok(())
 }
 
-/// The writes for one composition: its permissions, its release, and what is told about it.
+/// The writes for one composition: its permissions, its release, and its status.
 struct Composition {
-    /// Stands for the composition, whose type need not be there.
+    /// An object in place of the composition, whose type may not exist.
     itself: (ObjectId, Value),
     permissions: Vec<(ObjectId, Value)>,
     release: Writes,
@@ -101,7 +101,7 @@ impl Composition {
         })
     }
 
-    /// Sends them one after the other, and says how many they were.
+    /// Sends them one after the other, and returns how many there were.
     async fn send(&self, cluster: &Cluster) -> Result<usize> {
         let how = Apply::by(MANAGER);
         let (id, itself) = &self.itself;
@@ -115,7 +115,7 @@ impl Composition {
         let released = self.release.send(cluster).await?;
         let (of_event, event) = &self.event;
         cluster.create(of_event, event, MANAGER).await?;
-        // Without the finalizer the namespace can go.
+        // Without the finalizer the namespace can be deleted.
         let told = json!({"metadata": {"finalizers": null}, "data": {"status": "x".repeat(1500)}});
         cluster.merge(id, &told, MANAGER).await?;
         Ok(released + self.permissions.len() + 4)

@@ -1,4 +1,5 @@
-//! Drives many releases through the library as a controller does: for figures and for idleness.
+//! Drives many releases through the library as a controller does, for measurements and to check that nothing is written
+//! when nothing changes.
 #![allow(clippy::print_stdout, reason = "figures are what it is run for")]
 
 mod apply;
@@ -23,13 +24,13 @@ struct Driver {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Bring releases to what their charts say and keep them there, pass after pass.
+    /// Reconcile releases with their charts, pass after pass.
     Reconcile(Reconcile),
     /// Install releases through the library, and make the same writes with a bare client; print both times.
     Compare(Compare),
-    /// Make the writes that a controller makes for as many compositions; print how many, and the seconds.
+    /// Make the same writes as a controller for as many compositions; print how many, and the seconds.
     Bare(Bare),
-    /// Apply the objects of a list that stands on standard input.
+    /// Apply the objects of a list on standard input.
     Apply(ApplyList),
 }
 
@@ -59,7 +60,7 @@ struct Reconcile {
     /// Values as a YAML file.
     #[arg(long)]
     values: Option<PathBuf>,
-    /// The charts, which take turns.
+    /// The charts, used in turn.
     #[arg(required = true)]
     charts: Vec<PathBuf>,
 }
@@ -68,7 +69,7 @@ struct Reconcile {
 struct Compare {
     #[command(flatten)]
     place: Where,
-    /// Both sides take turns so many times, so that what else the machine does falls on both.
+    /// How often the two sides take turns, so that other load on the machine affects both.
     #[arg(long, default_value_t = 8)]
     rounds: usize,
     /// Namespace of the library's releases.
@@ -85,7 +86,7 @@ struct Compare {
 struct Bare {
     #[command(flatten)]
     place: Where,
-    /// Namespaces of the objects, which take turns.
+    /// Namespaces of the objects, used in turn.
     #[arg(long, required = true, value_delimiter = ',')]
     namespace: Vec<String>,
     /// The chart.
@@ -103,7 +104,7 @@ struct ApplyList {
 }
 
 fn main() -> Result<()> {
-    // Another one may be there already; both are ring.
+    // Another provider may be installed already; both are ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Releases brought to what their charts say and kept there: the pass of a controller, without the controller.
+//! Reconciles releases with their charts: the pass of a controller, without the controller.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! More writes than users make: how long the API server waits for core-provider's webhook.
+//! More writes than users make: measures how long the API server waits for core-provider's webhook.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,28 +12,28 @@ use crate::platform::{NAMESPACE, RELEASE};
 use crate::proxy::Proxy;
 use crate::{HostPlatform, Site, progress};
 
-/// Five hundred a second, where the machine comes to that.
+/// Five hundred a second, if the machine is fast enough.
 const PACE: Pace = Pace {
     writers: 25,
     pause: Duration::from_millis(50),
 };
 
-/// What was seen.
+/// The results.
 #[derive(Debug)]
 pub struct Load {
     counts: Counts,
     time: Duration,
-    /// Calls of the webhook that took no longer than so many seconds, by the text of that; `+Inf` is all of them.
+    /// Calls of the webhook that took at most this many seconds, by bucket; `+Inf` is all of them.
     within: BTreeMap<String, u64>,
 }
 
 impl Load {
-    /// True when every write was answered as the chart's schema says.
+    /// True if every write was answered according to the chart's schema.
     pub fn is_right(&self) -> bool {
         self.counts.right == self.counts.asked()
     }
 
-    /// As many milliseconds as so many of a hundred calls took at most, between the bounds that the API server counts by.
+    /// The percentile of the calls' durations in milliseconds, as an upper bound: the API server counts in buckets.
     fn percentile(&self, percent: f64) -> f64 {
         let mut bounds: Vec<(f64, f64)> = self
             .within
@@ -73,7 +73,7 @@ impl std::fmt::Display for Load {
     }
 }
 
-/// Writes for so long.
+/// Writes for this long.
 ///
 /// # Errors
 /// When the platform does not come up, or the API server does not tell how long it waited.
@@ -94,7 +94,7 @@ pub fn run(time: Duration) -> Result<Load> {
     proxy.start(provider, None)?;
     namespace.wait("validatingwebhookconfigurations", WEBHOOKS, |_| true)?;
     wait_until_judged(&namespace, "Loaded")?;
-    // Connections are made, and what is compiled at the first look is compiled.
+    // Connections are open, and everything that is compiled on first use is compiled.
     let traffic = Traffic::start(platform.plane(), namespace.namespace(), "Loaded", "loadeds", PACE)?;
     std::thread::sleep(Duration::from_secs(3));
     progress("writing");
@@ -114,10 +114,10 @@ pub fn run(time: Duration) -> Result<Load> {
     Ok(load)
 }
 
-/// Name of the configuration that the type has.
+/// Name of the type's webhook configuration.
 const WEBHOOKS: &str = "loadeds-v1-0-0";
 
-/// How many calls of the webhooks the API server has counted, by the longest that they took.
+/// How many calls of the webhooks the API server has counted, by bucket of their duration.
 fn waited(site: &Site) -> Result<BTreeMap<String, u64>> {
     let figures = site.run(site.kubectl(["get", "--raw", "/metrics"]))?;
     let mut within = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Writes that core-provider's webhook judges, tried all the time: what the answers are while something happens to it.
+//! Writes that core-provider's webhook validates, sent all the time: which answers they get while something happens to
+//! it.
 
 pub mod load;
 pub mod replicas;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{ChartFolder, Namespace, Site};
 
-/// A chart whose schema has a part that its type cannot say: keys that begin with `x-` hold numbers.
+/// A chart whose schema has a rule that its type cannot express: keys that begin with `x-` hold numbers.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -42,8 +43,8 @@ pub fn composition(kind: &str, namespace: &str, name: &str, spec: &Value) -> Val
     })
 }
 
-/// Waits until what the schema refuses is refused: admission follows a new configuration within a second or so, and takes
-/// everything until then.
+/// Waits until values that violate the schema are refused: the API server applies a new configuration within a second
+/// or so, and accepts everything until then.
 ///
 /// # Errors
 /// When nothing is refused in time.
@@ -59,7 +60,7 @@ pub fn wait_until_judged(namespace: &Namespace, kind: &str) -> Result<()> {
     })
 }
 
-/// So many calls of webhooks failed, and the write went on without an answer.
+/// How many calls of webhooks failed, so that the write was accepted without an answer.
 ///
 /// # Errors
 /// When the API server does not tell.

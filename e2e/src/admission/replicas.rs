@@ -1,5 +1,5 @@
-//! Two replicas of core-provider under writes that they judge, while they are restarted, evicted and killed, and what
-//! still works when both are gone.
+//! Two replicas of core-provider validating writes while they are restarted, evicted and killed, and what still works
+//! when both are gone.
 
 use std::fmt;
 use std::fs;
@@ -23,40 +23,40 @@ const DEPLOYMENT: &str = "deployment/core-provider";
 
 const PODS: &str = "app.kubernetes.io/component=core-provider";
 
-/// So long writes go on beside each of the events at least.
+/// How long writes continue at least during each event.
 const PHASE: Duration = Duration::from_secs(25);
 
-/// So long after an event its effect is awaited.
+/// How long to wait for the effect of an event.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What happened to the replicas, in this order.
+    /// The events, in order.
     pub events: Vec<Event>,
-    /// Both were gone: what was tried then, and what of it did not work.
+    /// With both replicas gone: what was tried, and what did not work.
     pub alone: usize,
     /// What did not work without them.
     pub broken: Vec<String>,
 }
 
-/// Something that happened to the replicas while there were writes.
+/// An event during which there were writes.
 #[derive(Debug)]
 pub struct Event {
     /// What.
     pub what: &'static str,
-    /// True when no write may notice.
+    /// True if no write may be affected.
     pub is_orderly: bool,
     /// The writes meanwhile.
     pub counts: Counts,
     /// Calls of the webhook that failed.
     pub failed_calls: u64,
-    /// Unchecked writes that went on after such a call.
+    /// Writes that were accepted unchecked after such a failure.
     pub unanswered: u64,
 }
 
 impl Event {
-    /// What writes met while something happened.
+    /// The answers to writes during an event.
     pub(super) fn of(
         scenario: &Scenario,
         traffic: &Traffic,
@@ -83,7 +83,7 @@ impl Event {
         Ok(event)
     }
 
-    /// Answers that are wrong, and not for want of one.
+    /// Wrong answers, other than accepted without a check.
     pub fn wrong_answers(&self) -> u64 {
         self.counts.wrong + self.counts.unchecked.saturating_sub(self.unanswered)
     }
@@ -95,7 +95,7 @@ impl Event {
 }
 
 impl Outcome {
-    /// True when all is as it should be.
+    /// True if everything is as it should be.
     pub fn is_good(&self) -> bool {
         let is_good = |event: &Event| event.wrong_answers() == 0 && !(event.is_orderly && event.failed() > 0);
         self.events.iter().all(is_good) && self.broken.is_empty()
@@ -123,7 +123,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Lets all of it happen on a cluster of its own.
+/// Runs the whole trial on a cluster of its own.
 ///
 /// # Errors
 /// When the cluster does not come up, or the replicas do not come back.
@@ -210,12 +210,12 @@ impl Trial {
         self.wait_for_two()
     }
 
-    /// Ends a replica's process without a word to it.
+    /// Kills a replica's process.
     fn kill(&self, leader: bool) -> Result<()> {
         let pod = self.pod(leader)?;
         let process = process_of(&pod)?.to_string();
         output(Command::new("kill").args(["-KILL", &process]))?;
-        // The kubelet starts it anew; until it has seen the end, the Deployment says that all is well.
+        // The kubelet restarts it; until it has noticed, the Deployment reports that everything is fine.
         std::thread::sleep(Duration::from_secs(2));
         self.wait_for_two()
     }
@@ -227,7 +227,7 @@ impl Trial {
         })
     }
 
-    /// The pod that leads, or the one that does not.
+    /// The pod of the leader, or of the other replica.
     fn pod(&self, leader: bool) -> Result<String> {
         self.scenario.wait_until("a leader", || {
             let holder = self.platform(&[
@@ -278,7 +278,7 @@ fn process_of(pod: &str) -> Result<u32> {
         else {
             continue;
         };
-        // Processes end while they are looked at.
+        // Processes exit meanwhile.
         let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
         let is_of_pod = environment
             .split(|byte| *byte == 0)
@@ -293,11 +293,11 @@ fn process_of(pod: &str) -> Result<u32> {
 /// What was tried without core-provider.
 type Checks = Vec<(&'static str, Result<()>)>;
 
-/// Says that nobody has opened the namespace of the first composition in it, and what to wait for.
+/// The message that the namespace is not open for its first composition yet, and what it waits for.
 const UNOPENED: &str = "waiting for core-provider to open it";
 
-/// Everything but the full schema goes on, which lives in the API server, where compositions were before. The first of a
-/// namespace waits for core-provider, and goes on when that is back.
+/// Everything that runs inside the API server works in namespaces that had compositions before; only the full schema is
+/// not checked. The first composition of a namespace waits for core-provider, and continues when that is back.
 fn without_replicas(scenario: &Scenario) -> Result<Checks> {
     let image = scenario.web_image();
     let first = Namespace::make("admission-first", scenario.site())?;

@@ -1,4 +1,4 @@
-//! The writes, as dry runs: nothing is stored, and all of admission is asked.
+//! The writes, as dry runs: nothing is stored, but all of admission runs.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 use super::composition;
 use crate::proxy::client;
 
-/// How much is written.
+/// How many writers there are.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// As many writers.
@@ -32,17 +32,17 @@ impl Pace {
     };
 }
 
-/// After so long without an answer a write has failed.
+/// A write has failed after this long without an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What came of writes.
+/// The results of writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Answered as the chart's schema says.
+    /// Answered according to the chart's schema.
     pub right: u64,
-    /// Taken although the schema refuses it: nobody was asked, or the answer was wrong.
+    /// Accepted although the schema refuses it: the webhook was not called, or gave the wrong answer.
     pub unchecked: u64,
-    /// Refused although the schema takes it.
+    /// Refused although the schema accepts it.
     pub wrong: u64,
     /// Not answered.
     pub failed: u64,
@@ -54,7 +54,7 @@ impl Counts {
         self.right + self.unchecked + self.wrong + self.failed
     }
 
-    /// What came since then.
+    /// The results since then.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             right: self.right - before.right,
@@ -81,7 +81,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Writers at work; they end with the value.
+/// Running writers; they stop when this is dropped.
 pub struct Traffic {
     _runtime: Runtime,
     counters: Arc<Counters>,
@@ -93,7 +93,7 @@ struct Counters {
     unchecked: AtomicU64,
     wrong: AtomicU64,
     failed: AtomicU64,
-    /// What the audit log calls the unchecked ones.
+    /// The name of the unchecked ones in the audit log.
     unchecked_ids: Mutex<Vec<String>>,
 }
 
@@ -106,16 +106,16 @@ struct Writes {
     namespace: String,
 }
 
-/// What the API server said to a write.
+/// The API server's answer to a write.
 struct Answer {
     taken: bool,
-    /// What the audit log calls it.
+    /// Its name in the audit log.
     id: String,
 }
 
 impl Traffic {
-    /// Starts to write compositions of a type of [`super::judged_chart`] as admin, in turns one that its schema takes and
-    /// one that it refuses.
+    /// Starts to write compositions of a type of [`super::judged_chart`] as admin, alternately one that its schema
+    /// accepts and one that it refuses.
     ///
     /// # Errors
     /// When there are no credentials of an admin.
@@ -149,7 +149,7 @@ impl Traffic {
         })
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         Counts {
@@ -161,11 +161,11 @@ impl Traffic {
     }
 }
 
-/// How the audit log marks a write that went on although a webhook gave no answer.
+/// How the audit log marks a write that was accepted although a webhook did not answer.
 const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
 
 impl Traffic {
-    /// So many of the unchecked writes went on because the webhook gave no answer, as the audit log says.
+    /// How many of the unchecked writes were accepted because the webhook did not answer, according to the audit log.
     ///
     /// # Errors
     /// When there is no audit log.
@@ -228,7 +228,7 @@ impl Writes {
         let id = answer.headers().get("audit-id").and_then(|id| id.to_str().ok());
         let id = id.unwrap_or_default().to_owned();
         if answer.status().is_success() {
-            // Data of an answer that nobody reads is an error of its stream, and too many of them end the connection.
+            // Unread data of an answer is an error of its stream, and too many of them end the connection.
             answer.bytes().await?;
             return Ok(Answer { taken: true, id });
         }

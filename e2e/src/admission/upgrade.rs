@@ -1,9 +1,9 @@
-//! The platform goes from one version of its chart to the next and back, two replicas of each program, while compositions live
-//! and clients write: does a write fail, is a release touched?
+//! Upgrades the platform to the next version of its chart and rolls it back, two replicas of each program, while
+//! compositions exist and clients write: does a write fail, is a release touched?
 //!
-//! Both versions have the same programs, under two versions of the chart and two tags of their images. So this tries how an
-//! upgrade replaces pods, roles, policies and controllers. It does not try whether a later program understands what an earlier one
-//! wrote, nor a change of what the chart has.
+//! Both versions have the same programs, with two versions of the chart and two tags of their images. So this tests how
+//! an upgrade replaces pods, roles, policies and controllers. It does not test whether a later program understands what
+//! an earlier one wrote, nor changes in the chart's content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,7 +40,7 @@ const BUSY: usize = 3;
 /// How long the client that changes them pauses between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Another one at each render: a release that is touched has another one.
+/// A password that differs at each render: if a release is touched, it changes.
 const PASSWORD: &str = "
 apiVersion: v1
 kind: Secret
@@ -48,20 +48,20 @@ metadata: {name: {{ .Release.Name }}-password}
 stringData: {password: {{ randAlphaNum 16 }}}
 ";
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 pub struct Outcome {
     events: Vec<Event>,
-    /// What each way touched of the compositions that nobody changed.
+    /// What each direction touched of the compositions that nobody changed.
     figures: Vec<Figures>,
     /// How often compositions were changed.
     changes: usize,
-    /// Changes that were refused, or never came about.
+    /// Changes that were refused, or had no effect.
     faults: Vec<String>,
 }
 
 impl Outcome {
-    /// True when no write failed and nothing was touched.
+    /// True if no write failed and nothing was touched.
     pub fn is_good(&self) -> bool {
         let is_good = |event: &Event| event.wrong_answers() == 0 && event.failed() == 0;
         self.events.iter().all(is_good)
@@ -89,7 +89,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Lets it happen on a cluster of its own.
+/// Runs the whole trial on a cluster of its own.
 ///
 /// # Errors
 /// When the cluster does not come up, or a version does not.
@@ -175,7 +175,7 @@ fn upgrade(scenario: &Scenario) -> Result<()> {
     scenario.platform().helm(&upgrade).map(drop)
 }
 
-/// Waits until all programs, controllers too, are those of a tag, and no pod of another is left.
+/// Waits until all programs, including controllers, have a tag, and no pod of another tag is left.
 fn is_of(scenario: &Scenario, tag: &str) -> Result<()> {
     let is_so = |deployment: &Value| {
         let (spec, status) = (&deployment["spec"], &deployment["status"]);
@@ -195,17 +195,17 @@ fn is_of(scenario: &Scenario, tag: &str) -> Result<()> {
     })
 }
 
-/// What a client wrote that changes compositions all the time.
+/// The writes of a client that changes compositions all the time.
 #[derive(Default)]
 struct Changes {
     count: usize,
-    /// What each is to say in the end.
+    /// The text that each is to have in the end.
     wanted: BTreeMap<String, String>,
     refused: Vec<String>,
 }
 
 impl Changes {
-    /// Changes compositions in turn; the first change of each makes it.
+    /// Changes compositions in turn; the first change of each creates it.
     fn until(is_over: &AtomicBool, busy: &Namespace) -> Self {
         let mut changes = Self::default();
         while !is_over.load(Ordering::SeqCst) {
@@ -215,7 +215,7 @@ impl Changes {
                 KIND,
                 busy.namespace(),
                 &name,
-                // A change of one without pods is a change all the same.
+                // Changing one without pods is a change as well.
                 &json!({"greeting": greeting, "replicas": 0}),
             );
             object["metadata"]["labels"] = json!({"krateo.io/release-name": name});
@@ -229,7 +229,7 @@ impl Changes {
         changes
     }
 
-    /// Waits for what was taken, and gives what was not, or does not come about.
+    /// Waits for the accepted changes, and returns those that were refused or had no effect.
     fn come_about(self, busy: &Namespace) -> Vec<String> {
         let mut faults = self.refused;
         for (name, greeting) in self.wanted {

@@ -1,5 +1,5 @@
-//! The accounts that controllers run as: whoever may use one is that controller. And others that only look like
-//! one.
+//! The accounts that controllers run as: whoever may use one can act as that controller. And accounts that only look
+//! like one.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// A marker under the name and with all labels that the controller of `plural` would have.
+/// A marker with the name and all labels that the controller of `plural` would have.
 fn marker(scene: &Scene<'_>, plural: &str, definition: (&str, &str)) -> Value {
     let (namespace, name) = definition;
     json!({
@@ -111,7 +111,7 @@ fn marker_blocks(stage: &Stage) -> Result<Outcome> {
     )))
 }
 
-/// The marker names the victim's type; which definition it says that it is of decides what it pretends.
+/// The marker names the victim's type; the definition that it claims to belong to decides what it imitates.
 fn marker_removes(stage: &Stage, name: &str, definition: &str) -> Result<Outcome> {
     let scene = Scene::of(stage, name)?;
     // Charts have short names, plurals an s.
@@ -123,11 +123,11 @@ fn marker_removes(stage: &Stage, name: &str, definition: &str) -> Result<Outcome
     let before = bundle(stage, &type_)?;
     let forged = marker(&scene, &type_.plural, (scene.b.namespace(), definition));
     scene.tenant.apply(&forged)?.printed()?;
-    // core-provider polls every five seconds; what it was told by the watch it has heard of before.
+    // core-provider polls every five seconds; events of its watches have arrived by then.
     let harm = || {
         let now = bundle(stage, &type_)?;
         let lost = before.iter().find(|object| !now.contains(object));
-        Ok(lost.map(|lost| format!("{lost} of the victim's controller is gone or made anew")))
+        Ok(lost.map(|lost| format!("{lost} of the victim's controller is gone or was recreated")))
     };
     let seen = stage.watch(|| Ok(true), harm)?;
     let definition = scene
@@ -163,7 +163,7 @@ fn bundle(stage: &Stage, type_: &Type) -> Result<Vec<String>> {
     Ok(bundle)
 }
 
-/// A command of somebody with `edit` where the definition lies, as a dry run where there is one.
+/// A kubectl command by somebody with `edit` in the definition's namespace, as a dry run if possible.
 fn in_catalog(stage: &Stage, command: impl Fn(&Type) -> String) -> Result<Outcome> {
     let type_ = stage.bastion()?;
     let editor = stage.person(CATALOG, "editor", "edit")?;

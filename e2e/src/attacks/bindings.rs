@@ -1,4 +1,4 @@
-//! Where the chart may bring roles of its own: what its controller's token makes of that.
+//! If the chart may bring its own roles: what an attacker can do with its controller's token.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ const FOREIGN: [(&str, &str, &str); 9] = [
     ("RoleBinding", "ClusterRole", "guilds-v1-0-0"),
 ];
 
-/// What it binds all day.
+/// The binding that it writes in normal operation.
 pub const OWN: [(&str, &str, &str); 3] = [
     ("RoleBinding", "Role", "own"),
     ("RoleBinding", "ClusterRole", "own"),
@@ -90,7 +90,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         Attack::new(
             "webhook-of-the-bundle",
             Actor::Controller,
-            "gives itself the webhook that judges its compositions, and disarms it",
+            "grants itself the webhook that validates its compositions, and disables it",
             webhook,
         )
         .quick(),
@@ -98,16 +98,16 @@ pub(super) fn attacks() -> Vec<Attack> {
     attacks
 }
 
-/// A namespace with a composition of the type whose chart brings roles; nobody but the attacker acts on it.
+/// A namespace with a composition of the type whose chart brings roles; only the attacker acts on it.
 pub struct Hall {
-    /// Who has the controller's token.
+    /// The holder of the controller's token.
     pub controller: Holder,
     type_: std::sync::Arc<Type>,
     namespace: Namespace,
 }
 
 impl Hall {
-    /// Makes what is not there yet.
+    /// Creates what does not exist yet.
     ///
     /// # Errors
     /// When something does not come up.
@@ -124,7 +124,7 @@ impl Hall {
             for kind in ["Role", "ClusterRole"] {
                 namespace.apply(&role(kind, "foreign", None))?;
                 namespace.apply(&role(kind, "others", Some("other")))?;
-                // The namespace is open to the controller once core-provider has seen the composition.
+                // The controller may grant in the namespace once core-provider has seen the composition.
                 namespace.wait_until("the chart's own role", || {
                     let answer = controller.apply(&role(kind, "own", Some("mine")))?;
                     Ok(answer.refusal().is_none().then_some(()))
@@ -139,7 +139,7 @@ impl Hall {
         })
     }
 
-    /// What the controller is answered when it binds these.
+    /// The API server's answer when the controller writes these bindings.
     ///
     /// # Errors
     /// When the API server cannot be asked.
@@ -148,7 +148,7 @@ impl Hall {
         self.controller.apply(&bound(kind, to_kind, to))
     }
 
-    /// Binds these as an admin would.
+    /// Writes these bindings as an admin would.
     ///
     /// # Errors
     /// When it is refused.
@@ -205,12 +205,12 @@ fn bound(kind: &str, to_kind: &str, to: &str) -> Value {
     labelled(binding, Some("mine"))
 }
 
-/// The chart renders such configurations, so the controller may grant itself any by name.
+/// The chart renders such configurations, so the controller may grant itself access to any of them by name.
 fn webhook(stage: &Stage) -> Result<Outcome> {
     let hall = Hall::open(stage)?;
     let name = hall.type_.account();
     let own = format!("composition:{}:{HOME}:web", hall.type_.plural);
-    // As the bundle's own would be, whether or not this chart's schema needs one.
+    // Named as the bundle's own would be, whether or not this chart's schema needs one.
     hall.namespace.apply(&json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name, "labels": {

@@ -1,6 +1,8 @@
-//! Kubeconfigs that harm who uses them, API servers that harm who asks them, and deployments that name what is not theirs.
+//! Kubeconfigs that try to harm the operator that uses them, API servers that try to harm their clients, and
+//! deployments that name Secrets of others.
 //!
-//! Each attack has an operator of its own, which serves a tenant of the same control plane beside: that tenant is the victim.
+//! Each attack has an operator of its own, which also reconciles a tenant of the same control plane: that tenant is the
+//! victim.
 
 use std::fs;
 use std::sync::Arc;
@@ -21,13 +23,13 @@ use crate::{HttpServer, Namespace, image};
 
 const PROGRAM: &str = "multicluster-operator";
 
-/// The Secret with the kubeconfig that does harm.
+/// The Secret with the malicious kubeconfig.
 const HOSTILE: &str = "hostile";
 
-/// More than an operator with one tenant needs, and half of what its chart lets it have.
+/// More memory than an operator with one tenant needs, and half of what its chart allows.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// What nobody else may learn.
+/// A text that must not be disclosed.
 const TELL_TALE: &str = "tell-tale-of-the-operator";
 
 pub(super) fn attacks() -> Vec<Attack> {
@@ -105,7 +107,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// The namespace of an attack, and the operator that serves it.
+/// The namespace of an attack, and its operator.
 struct Post<'s> {
     stage: &'s Stage,
     name: &'static str,
@@ -141,7 +143,7 @@ impl<'s> Post<'s> {
         })
     }
 
-    /// Makes the Secret with a kubeconfig.
+    /// Creates the Secret with a kubeconfig.
     fn join(&self, cluster: &str, kubeconfig: &[u8], allowed_from: &str) -> Result<()> {
         self.namespace.apply(&json!({
             "apiVersion": "v1", "kind": "Secret",
@@ -153,7 +155,7 @@ impl<'s> Post<'s> {
         }))
     }
 
-    /// What is said of the hostile cluster, once something is.
+    /// The reported state of the hostile cluster, once there is one.
     fn told(&self) -> Result<String> {
         let said = |secret: &Value| {
             let text = secret["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].as_str()?;
@@ -167,7 +169,8 @@ impl<'s> Post<'s> {
         said(&secret).context("nothing is said of the cluster")
     }
 
-    /// What is seen of an attack: the state has to name it, nothing of it may have worked, and the tenant beside is served.
+    /// The result of an attack: the state must name it, nothing of it may have worked, and the other tenant must be
+    /// reconciled.
     fn judge(self, names: &str, got_through: impl Fn() -> Result<Option<String>>) -> Result<Outcome> {
         let told = self.told()?;
         let victim = self.serve_victim();
@@ -195,7 +198,7 @@ impl<'s> Post<'s> {
         Ok(Outcome::refused(format!("the operator: {told}"), seen))
     }
 
-    /// Makes a tenant, and changes it while the attack goes on.
+    /// Creates a tenant, and changes it while the attack goes on.
     fn serve_victim(&self) -> Result<()> {
         let name = format!("{}-victim", self.name);
         let place = Namespace::of(&name, self.namespace.site());
@@ -216,7 +219,7 @@ impl<'s> Post<'s> {
     }
 }
 
-/// A server by TLS, with an authority of its own.
+/// A TLS server with its own CA.
 struct Server {
     http: HttpServer,
     authority: Vec<u8>,
@@ -240,7 +243,7 @@ impl Server {
         kubeconfig(&self.http.url(""), &self.authority, user)
     }
 
-    /// What it was shown, if that is anything of ours.
+    /// Credentials of ours that it received, if any.
     fn was_shown(&self, secret: &str) -> Option<String> {
         let mut asked = self.http.asked().into_iter();
         let shown = asked.find(|asked| asked.authorization.as_ref().is_some_and(|it| it.contains(secret)));
@@ -399,7 +402,7 @@ fn flood(stage: &Stage, name: &'static str) -> Result<Outcome> {
     let of = name;
     let mut events = String::new();
     for number in 0..40_000 {
-        // The type comes first, as API servers have it.
+        // The type comes first, as in answers of API servers.
         let object = listed(of, "mover", number).to_string();
         events.extend([r#"{"type":"MODIFIED","object":"#, &object, "}\n"]);
     }
@@ -437,7 +440,7 @@ fn flood(stage: &Stage, name: &'static str) -> Result<Outcome> {
             "the tenant beside is not served: {error:#}"
         )));
     }
-    // Twice the pace of requests, beyond the burst.
+    // Twice the allowed rate of requests, after the burst.
     let most = 2000 + took.as_secs() * 1000;
     if asked as u64 > most || usage.peak > MOST_MEMORY {
         return Ok(Outcome::got_through(format!(
@@ -454,7 +457,7 @@ fn flood(stage: &Stage, name: &'static str) -> Result<Outcome> {
     ))
 }
 
-/// A tenant as lists and watches have it.
+/// A tenant as in lists and watches.
 fn listed(namespace: &str, name: &str, version: usize) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
@@ -472,7 +475,7 @@ fn version() -> Answer {
     Answer::Content(version.to_string().into_bytes())
 }
 
-/// What a server says until it is engaged.
+/// The answers of a server until the operator is connected.
 fn plausible(asked: &Asked) -> Option<Answer> {
     let groups = |items: Value| {
         let list = json!({
@@ -503,8 +506,8 @@ fn plausible(asked: &Asked) -> Option<Answer> {
     }
 }
 
-/// An operator, a kubeconfig of its cluster that would work, for it is the admin's, and that may be used from one namespace; and
-/// the namespace of whoever is after it.
+/// An operator, a kubeconfig of its cluster with an admin's credentials, whose Secret may be used from one namespace,
+/// and the namespace of the attacker.
 fn begin_theft<'s>(
     stage: &'s Stage,
     name: &'static str,
@@ -522,7 +525,8 @@ fn begin_theft<'s>(
     Ok((post, thief))
 }
 
-/// Removes the deployments of the thief, and tells how it went: what the operator said of each, and what was got all the same.
+/// Removes the attacker's deployments, and reports the result: what the operator said of each, and what was released
+/// all the same.
 fn end_theft(
     post: &Post<'_>,
     thief: &Namespace,
@@ -547,7 +551,7 @@ fn end_theft(
     })
 }
 
-/// A region whose cluster is reached by this Secret.
+/// A region whose cluster is given by this Secret.
 fn region(secret: &str, namespace: &str) -> Value {
     json!({"name": "eu", "kubeconfig": {"secret": {"name": secret, "namespace": namespace}}})
 }

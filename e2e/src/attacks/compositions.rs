@@ -1,4 +1,4 @@
-//! What a tenant writes on its own compositions beside their values: labels, annotations, status.
+//! What a tenant writes on its own compositions besides their values: labels, annotations, status.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -165,7 +165,7 @@ fn status_release(stage: &Stage, name: &str, release: &str) -> Result<Outcome> {
     scene.judge("mine", harm, "all of victim and neighbour is as it was")
 }
 
-/// A new composition with this metadata, beside a neighbour that is released.
+/// A new composition with this metadata, next to a neighbour that is released.
 fn named(stage: &Stage, name: &str, metadata: &Value) -> Result<Outcome> {
     let scene = Scene::of(stage, name)?;
     scene.composed("neighbour", &json!({}))?;
@@ -246,7 +246,7 @@ fn labelled(stage: &Stage, name: &str, labels: &Value) -> Result<Outcome> {
     if let Some(why) = answer.refusal() {
         return Ok(Outcome::refused(why, "the labels are as they were"));
     }
-    // Whose controller, if any, looks at it is the question.
+    // The question is which controller, if any, works on it.
     let seen = stage.watch(
         || Ok(true),
         || {
@@ -284,7 +284,7 @@ fn admins_word(stage: &Stage) -> Result<Outcome> {
     unchanged(&scene, "mine", &before)
 }
 
-/// An object that seems to be the victim's must not make the controller of the victim act on the attacker's word.
+/// An object that looks like the victim's must not make the victim's controller do what the attacker says.
 fn object_id(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::with_victim(stage, "object-id", &json!({}))?;
     let victim = scene.released(&scene.b, "web")?;

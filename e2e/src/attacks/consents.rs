@@ -1,6 +1,6 @@
-//! A chart that brings definitions, as an installer of other charts does, and an admin who lists what may be set on them:
-//! what is made of that by who edits a composition of the chart, by its controller's token, and by who may annotate a
-//! definition where the platform's namespace is closed.
+//! A chart that brings definitions, as an installer of other charts does, and an admin who lists what may be set on
+//! them: how editors of a composition of that chart, holders of its controller's token, and people who may annotate a
+//! definition (with the platform's namespace closed) try to abuse that.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ use crate::namespace::condition;
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::{ChartFolder, Namespace};
 
-/// Where the installing chart's compositions lie, and so the definitions that they bring.
+/// The namespace of the installing chart's compositions, and of the definitions that they bring.
 const ESTATE: &str = "estate";
 
-/// The chart of all of them: one has its type, and the others wait for that, which does not matter here.
+/// The chart of all of them: one of them gets its type, and the others wait for it, which does not matter here.
 const CHART: &str = "ward";
 
 /// What the admin lists for each of the estate's definitions.
@@ -32,7 +32,7 @@ const EDITED: [&str; 5] = [
     "consent-unlisted",
 ];
 
-/// One that the controller's token writes, and one that only the admin does.
+/// One definition that the controller's token writes, and one that only the admin does.
 const HELD: &str = "consent-token";
 
 pub(super) fn attacks() -> Vec<Attack> {
@@ -102,7 +102,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     attacks
 }
 
-/// What the holder of the controller's token makes of a definition that is listed and there.
+/// What the holder of the controller's token does with a definition that is listed and exists.
 fn forgeries(honest: &Value) -> Vec<(&'static str, Value)> {
     let with = |change: &dyn Fn(&mut Value)| {
         let mut object = honest.clone();
@@ -155,12 +155,12 @@ struct Estate {
     type_: std::sync::Arc<Type>,
     namespace: Namespace,
     controller: Holder,
-    /// `spec.chart` as the admin lists it.
+    /// `spec.chart` as listed by the admin.
     chart: Value,
 }
 
 impl Estate {
-    /// Makes what is not there yet.
+    /// Creates what does not exist yet.
     fn take(stage: &Stage) -> Result<Self> {
         stage.prepare("ward", || {
             stage.platform().namespace(ESTATE)?;
@@ -202,7 +202,7 @@ impl Estate {
             .wait_until("the composition", || Ok(self.namespace.apply(&composition).ok()))
     }
 
-    /// Waits until the definition has what the admin lists for it: that the honest are served.
+    /// Waits until the definition has the annotations that the admin lists for it: honest users must be served.
     fn arrives(&self, name: &str) -> Result<()> {
         self.namespace
             .wait("compositiondefinitions", name, |definition| {
@@ -211,7 +211,7 @@ impl Estate {
             .map(drop)
     }
 
-    /// A definition as the release has it.
+    /// A definition as rendered by the release.
     fn definition(&self, name: &str) -> Result<Value> {
         let mut live = self
             .namespace
@@ -228,7 +228,8 @@ impl Estate {
         Ok(live)
     }
 
-    /// Gives the controller's account all rights to definitions of the estate, as it may by a role of a release.
+    /// Grants the controller's account all rights to the listed definitions, as it may do itself by a role of a
+    /// release.
     fn arm(&self) -> Result<()> {
         let name = format!("composition:{}:{ESTATE}:intruder", self.type_.plural);
         let group = "rbac.authorization.k8s.io";
@@ -258,7 +259,7 @@ fn component(chart: &Value, name: &str) -> Value {
     json!({"name": name, "chart": chart, "annotations": { LISTED.0: LISTED.1 }})
 }
 
-/// Somebody with rights to compositions of the estate and to nothing else there edits one: first honestly, then not.
+/// Somebody who only has rights to compositions of the installing chart edits one: first honestly, then not.
 fn edited(stage: &Stage, name: &'static str, edit: fn(&mut Value)) -> Result<Outcome> {
     let estate = Estate::take(stage)?;
     let editor = stage.person(ESTATE, &format!("{name}-editor"), "")?;
@@ -322,7 +323,7 @@ fn edited(stage: &Stage, name: &'static str, edit: fn(&mut Value)) -> Result<Out
     })
 }
 
-/// The pods of a chart whose definition opens the platform's namespace, which the platform's administrators closed.
+/// The pods of a chart whose definition asks for the platform's namespace, which the platform's admins closed.
 fn in_closed_namespace(stage: &Stage, name: &'static str, volume: bool) -> Result<Outcome> {
     let scene = Scene::of(stage, name)?;
     let chart = ChartFolder::copy("bazaar", &name.replace('-', ""), "1.0.0")?;

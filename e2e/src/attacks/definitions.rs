@@ -1,5 +1,5 @@
-//! Who is admin of one namespace and may write definitions there: which Secrets of others those use, and what becomes of
-//! the types of others.
+//! An admin of one namespace who may write definitions there: which Secrets of others they can use, and whether they
+//! can damage types of others.
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -121,7 +121,7 @@ pub(super) fn author_of(stage: &Stage, scene: &Scene<'_>) -> Result<Holder> {
     Ok(author)
 }
 
-/// A definition of the attacker's names a Secret of the victim's, and a host that the attacker runs.
+/// A definition of the attacker names a Secret of the victim, and a host that the attacker runs.
 fn foreign(stage: &Stage, name: &str, names: impl Fn(&mut Value, &str)) -> Result<Outcome> {
     let text = format!("tell-tale-of-{name}");
     let scene = Scene::of(stage, name)?;
@@ -179,7 +179,7 @@ fn foreign(stage: &Stage, name: &str, names: impl Fn(&mut Value, &str)) -> Resul
     })
 }
 
-/// The victim's definition, and one of the attacker's for the same type, whose chart is another.
+/// The victim's definition, and one of the attacker for the same type, with another chart.
 fn same_type(stage: &Stage, name: &'static str) -> Result<Outcome> {
     let scene = Scene::of(stage, name)?;
     let type_ = stage.define(&scene.b, &plain("twin")?, "twin", &json!({}))?;
@@ -220,7 +220,7 @@ fn same_type(stage: &Stage, name: &'static str) -> Result<Outcome> {
     if let Some(seen) = seen {
         return Ok(Outcome::got_through(seen));
     }
-    // What goes with the refused one is nothing of the other's.
+    // Deleting the refused definition must not remove anything of the other one.
     Ok(match stage.watch(|| Ok(true), harm)? {
         Some(seen) => Outcome::got_through(format!("once the other went: {seen}")),
         None => Outcome::refused(said, "type and definition of the victim are as they were"),
@@ -237,7 +237,7 @@ fn synced(namespace: &Namespace, name: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Definitions say by their chart's name which compositions are theirs; those of others keep their own.
+/// By its chart's name a definition says which compositions belong to it; those of others must stay with theirs.
 fn takes_composition(stage: &Stage, name: &'static str) -> Result<Outcome> {
     let scene = Scene::with_victim(stage, name, &json!({}))?;
     let before = scene.victims()?;
@@ -247,7 +247,7 @@ fn takes_composition(stage: &Stage, name: &'static str) -> Result<Outcome> {
         "templates/more.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-more\n",
     )?;
-    // In a repository of the attacker's, so that the honest one stays as it is.
+    // In a repository of the attacker, so that the honest one does not change.
     let archive = chart.package(stage.platform().site())?.bytes()?;
     let host = HttpServer::start(move |_| Answer::Content(archive.clone()))?;
     let definition = json!({

@@ -1,5 +1,5 @@
-//! With a controller's own token nothing is had but what its releases need: the API server refuses the rest, and every
-//! attempt to get more.
+//! With a controller's own token one gets only what its releases need: the API server refuses everything else, and
+//! every attempt to get more.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -10,36 +10,36 @@ use super::{Actor, Answer, Attack, Holder, Outcome, Stage, Type};
 use crate::Namespace;
 use crate::platform::NAMESPACE;
 
-/// Where the controller has a release, `fixed`.
+/// A namespace where the controller has a release, `fixed`.
 pub const HOME: &str = "bastion-home";
-/// Where it has none.
+/// A namespace where it has none.
 pub const ELSEWHERE: &str = "bastion-elsewhere";
-/// Where another tenant has a release of the type.
+/// A namespace where another tenant has a release of the type.
 const ANNEX: &str = "bastion-annex";
 
 const OWN_ROLE: &str = "composition:bastions:bastion-home:fixed";
 const OTHER_ROLE: &str = "composition:bastions:bastion-home:other";
 
-/// One thing that is tried.
+/// One attempt.
 enum Attempt {
-    /// `kubectl` with these words; `@` is the name of the controller's bundle, `%` the namespace of its account.
+    /// `kubectl` with these arguments; `@` is the name of the controller's bundle, `%` the namespace of its account.
     Run(&'static str),
     /// Applying this object.
     Write(Value),
 }
 
-/// A controller of a type without Secrets, one release of it, and who has the token.
+/// A controller of a type without Secrets, one release of it, and the holder of its token.
 pub struct Post {
     /// The type.
     pub type_: std::sync::Arc<Type>,
-    /// Where the release is.
+    /// The namespace of the release.
     pub namespace: Namespace,
-    /// Who has the token.
+    /// The holder of the token.
     pub controller: Holder,
 }
 
 impl Post {
-    /// Makes what is not there yet.
+    /// Creates what does not exist yet.
     ///
     /// # Errors
     /// When something does not come up.
@@ -81,7 +81,7 @@ impl Post {
         }
     }
 
-    /// What the controller does all day, as dry runs, and what it is answered.
+    /// The controller's normal requests, as dry runs, and the answers.
     ///
     /// # Errors
     /// When the release has no role.
@@ -264,7 +264,7 @@ fn secret_by_name(stage: &Stage) -> Result<Outcome> {
     })
 }
 
-/// Gives a controller one Secret by a role of this name; the refusal, when there is one.
+/// Grants a controller one Secret by a role of this name; returns the refusal, if there is one.
 fn grant(
     controller: &Holder,
     type_: &Type,
@@ -315,7 +315,7 @@ fn key(stage: &Stage, whose: Actor) -> Result<Outcome> {
     ])?))
 }
 
-/// By a role where the keys lie, under the name that a release there would have.
+/// By a role in the keys' namespace, under the name that a release there would have.
 fn key_granted(stage: &Stage, place: &str) -> Result<Outcome> {
     let (bastion, bazaar) = (stage.bastion()?, stage.bazaar()?);
     let controller = stage.controller(&bastion, place)?;
@@ -394,7 +394,7 @@ fn account(namespace: &str, name: &str) -> Value {
     json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
 }
 
-/// What is tried, by a controller whose account of this name lies in this namespace.
+/// The attempts of a controller whose account has this name and namespace.
 #[expect(clippy::too_many_lines, reason = "one list, an entry for each attempt")]
 fn attempts(place: &str, bundle: &str) -> Vec<(&'static str, Attempt)> {
     use Attempt::{Run, Write};

@@ -1,4 +1,4 @@
-//! Somebody who holds the token of a ServiceAccount, and nothing else.
+//! Somebody who has the token of a ServiceAccount, and nothing else.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,19 +10,19 @@ use tempfile::NamedTempFile;
 
 use crate::{HostPlatform, Site};
 
-/// What the API server said.
+/// The API server's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Yes; what was printed.
+    /// Allowed, with the output.
     Allowed(String),
-    /// No, by its rules.
+    /// Refused by its rules.
     Denied(String),
-    /// No, for another reason: what was asked for is not there, say.
+    /// Failed for another reason, for example because the object does not exist.
     Failed(String),
 }
 
 impl Answer {
-    /// Why not; nothing when it was allowed.
+    /// Why not; `None` if it was allowed.
     pub fn refusal(&self) -> Option<&str> {
         match self {
             Self::Allowed(_) => None,
@@ -30,7 +30,7 @@ impl Answer {
         }
     }
 
-    /// What was printed.
+    /// The output.
     ///
     /// # Errors
     /// When it was not allowed: for what the holder has a right to.
@@ -52,14 +52,14 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Of the token of a ServiceAccount, by TokenRequest; commands without a namespace mean `namespace`.
+    /// With the token of a ServiceAccount, by TokenRequest; commands without a namespace use `namespace`.
     ///
     /// # Errors
     /// When there is no such account.
     pub fn of(platform: &HostPlatform, account: (&str, &str), namespace: &str) -> Result<Self> {
         let (place, name) = account;
         let made = platform.plane().kubeconfig_for(place, name)?;
-        // One of its own: the original is written again for the next holder of the same token.
+        // A kubeconfig of its own: the original is overwritten for the next holder of the same token.
         let kubeconfig = NamedTempFile::new()?;
         fs::copy(&made, kubeconfig.path()).with_context(|| format!("could not read {}", made.display()))?;
         Ok(Self {
@@ -70,7 +70,7 @@ impl Holder {
     }
 
     fn kubectl(&self, arguments: &[&str]) -> Command {
-        // A namespace among the arguments comes later and counts.
+        // A namespace among the arguments comes later and takes precedence.
         let mut command = self.site.kubectl(["--namespace", &self.namespace]);
         command.args(arguments).env("KUBECONFIG", self.kubeconfig.path());
         command.stdin(Stdio::null());
@@ -111,7 +111,7 @@ impl Holder {
         )
     }
 
-    /// The same without effect.
+    /// The same as a dry run.
     ///
     /// # Errors
     /// As [`Holder::run`].
@@ -126,7 +126,7 @@ impl Holder {
         self.write(object, &words)
     }
 
-    /// Writes an object by these words of kubectl.
+    /// Writes an object with these kubectl arguments.
     ///
     /// # Errors
     /// As [`Holder::run`].
@@ -152,7 +152,7 @@ impl Holder {
     }
 }
 
-/// The part of a refusal that says why.
+/// The part of a refusal that contains the reason.
 fn reason(said: &str) -> String {
     let said = said.trim().lines().last().unwrap_or_default();
     let start = said

@@ -1,5 +1,5 @@
-//! chart-inspector answers who shows a token made for it and may read the composition, and nobody else. Its own token
-//! reads little.
+//! chart-inspector answers only callers that present a token made for it and may read the composition. Its own token
+//! can read little.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -141,7 +141,7 @@ fn asking() -> Vec<Attack> {
     ]
 }
 
-/// Templates that take a processor for hours, and templates that take all memory.
+/// Templates that use a processor for hours, and templates that use up all memory.
 fn taking() -> Vec<Attack> {
     let crowd = |name: &'static str, what: &str, template: &'static str| {
         Attack::new(name, Actor::Tenant, what, move |stage| {
@@ -162,7 +162,7 @@ fn taking() -> Vec<Attack> {
     ]
 }
 
-/// Six compositions of the attacker's are asked about at once; the victim's is asked about meanwhile, and written.
+/// Six compositions of the attacker are inspected at once; meanwhile the victim's is inspected, and changed.
 fn crowded(stage: &Stage, name: &str, template: &str) -> Result<Outcome> {
     let scene = Scene::with_victim(stage, name, &json!({"greeting": "before"}))?;
     let token = token(
@@ -199,7 +199,7 @@ fn crowded(stage: &Stage, name: &str, template: &str) -> Result<Outcome> {
             )));
         }
     }
-    // Those that had no turn in time are told to come back.
+    // Those that got no place in time are told to retry.
     let cut_off = cut_off?;
     let told = |(status, body): &(u16, String)| match status {
         500 => body.contains("extra.yaml:") && body.contains("the render "),
@@ -232,7 +232,7 @@ fn token(namespace: &Namespace, account: &str, audience: Option<&str>) -> Result
     Ok(Some(namespace.kubectl(&words)?.trim().to_owned()))
 }
 
-/// Asks what the victim's release touches.
+/// Requests the objects that the victim's release touches.
 fn asks(stage: &Stage, scene: &Scene<'_>, token: Option<&str>) -> Result<Outcome> {
     let (status, body) = get(stage, scene, scene.b.namespace(), "web", token)?;
     Ok(if status == 200 {
@@ -284,7 +284,8 @@ fn url(stage: &Stage, scene: &Scene<'_>, namespace: &str, name: &str) -> String 
     )
 }
 
-/// A flood of tokens that are none: the API server is asked about each once, and whoever is known is answered meanwhile.
+/// A flood of invalid tokens: the API server is asked about each only once, and authenticated callers are answered
+/// meanwhile.
 fn flooded(stage: &Stage) -> Result<Outcome> {
     const TOKENS: usize = 1000;
     const AT_ONCE: usize = 40;
@@ -338,7 +339,8 @@ fn flooded(stage: &Stage) -> Result<Outcome> {
     {
         return Ok(Outcome::got_through("somebody without a token is answered"));
     }
-    // Each of the others once, the one token as often as a refusal ends to hold, and those in flight at first.
+    // One request for each of the other tokens; for this one, as often as a cached refusal expires, and those in flight
+    // at first.
     if reviews > TOKENS + 2 * AT_ONCE {
         return Ok(Outcome::got_through(format!(
             "the API server was asked {reviews} times about {TOKENS} tokens"
@@ -353,8 +355,8 @@ fn flooded(stage: &Stage) -> Result<Outcome> {
     ))
 }
 
-/// The holder of the controller's token asks about a composition of the attacker's whose template fails with the
-/// Secret: chart-inspector reads with its own rights.
+/// The holder of the controller's token inspects a composition of the attacker whose template fails with the Secret as
+/// its message: chart-inspector must read it with its own rights only.
 fn answered(stage: &Stage) -> Result<Outcome> {
     let name = "inspector-answer";
     let text = "tell-tale-of-inspector-answer";

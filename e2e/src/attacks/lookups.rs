@@ -1,4 +1,5 @@
-//! What templates look up: with the rights of a controller or of chart-inspector, and said by whoever gives the values.
+//! Lookups of templates: they use the rights of a controller or of chart-inspector, and whoever writes the values
+//! chooses them.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -152,13 +153,13 @@ fn map() -> &'static str {
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: loot\ndata:\n  loot: "
 }
 
-/// A text that stands nowhere else.
+/// A text that occurs nowhere else.
 fn secret_text(attack: &str) -> String {
     format!("tell-tale-of-{attack}")
 }
 
-/// The attacker's composition has this template among its values. The victim's text stands in a Secret, a ConfigMap and
-/// a spec.
+/// The attacker's composition has this template among its values. The victim's text is in a Secret, a ConfigMap and a
+/// spec.
 fn told(stage: &Stage, name: &str, template: impl Fn(&Scene<'_>) -> String) -> Result<Outcome> {
     let text = secret_text(name);
     let scene = Scene::with_victim(stage, name, &json!({"password": text, "greeting": text}))?;
@@ -182,7 +183,7 @@ fn victims_record(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::with_victim(stage, "lookup-record", &json!({}))?;
     let name = "sh.helm.release.v1.web.v1";
     let record = scene.b.get("secrets", name)?.unwrap_or_default();
-    // Its end is that of no other record.
+    // Its end differs from that of every other record.
     let text = record["data"]["release"].as_str().unwrap_or_default();
     let text = &text[text.len().saturating_sub(80)..];
     let template = format!(
@@ -197,7 +198,7 @@ fn victims_record(stage: &Stage) -> Result<Outcome> {
     )
 }
 
-/// The attacker's composition fails with this Secret, whose text is what counts.
+/// The attacker's composition fails with the content of this Secret as its message; the text is what counts.
 fn reads_secret(stage: &Stage, name: &str, secret: (&str, &str)) -> Result<Outcome> {
     let (namespace, secret) = secret;
     let scene = Scene::of(stage, name)?;
@@ -227,7 +228,7 @@ fn reads_secret(stage: &Stage, name: &str, secret: (&str, &str)) -> Result<Outco
     )
 }
 
-/// The first text of a Secret's data, as base64.
+/// The first value of a Secret's data, as base64.
 fn text_of(secret: &str) -> Option<String> {
     let secret: Value = serde_json::from_str(secret).ok()?;
     let data = secret["data"].as_object()?;
@@ -243,7 +244,7 @@ fn neighbour(stage: &Stage) -> Result<Outcome> {
     let spec = json!({"extraDeploy": [template]});
     poor.apply(&scene.bazaar.composition(scene.a.namespace(), "mine", &spec))?
         .printed()?;
-    // The Secret itself has the text: what counts is what the attacker reads, which is compositions.
+    // The Secret itself contains the text: what counts is what the attacker can read, which is compositions.
     let told = || {
         let composition = scene.a.get(&scene.bazaar.resource(), "mine")?.unwrap_or_default();
         let encoded = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &text);

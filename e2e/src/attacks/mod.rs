@@ -1,8 +1,8 @@
-//! `make attacks`: what each of eight actors can try against a platform that others use as well, with that actor's real
-//! token on a real control plane, and what the victim sees of it.
+//! `make attacks`: what each of eight actors can try against a shared platform, with that actor's real token on a real
+//! control plane, and what the victim sees of it.
 //!
-//! An attack is refused when the victim sees nothing of it, whatever refused it. One that works and that
-//! `docs/security.md` owns up to is residue; the sentence is looked for there. Everything else got through.
+//! An attack is refused if the victim sees nothing of it, whatever refused it. One that works, and that
+//! `docs/security.md` describes, is residue; the sentence is looked for there. Everything else got through.
 
 mod accounts;
 mod bindings;
@@ -46,7 +46,7 @@ pub enum Actor {
     Inspector = 4,
     /// Reaches the programs over the network, without any token.
     Peer = 5,
-    /// Runs a registry, an index, or what they redirect to.
+    /// Runs a registry, an index, or the host that they redirect to.
     Registry = 6,
     /// Is admin of a namespace and writes definitions there.
     DefinitionAuthor = 7,
@@ -70,17 +70,17 @@ impl fmt::Display for Actor {
     }
 }
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The victim saw nothing of it.
     Refused {
-        /// What said no.
+        /// What refused it.
         by: String,
         /// What the victim saw.
         seen: String,
     },
-    /// It worked.
+    /// The attack worked.
     GotThrough {
         /// What the victim saw.
         seen: String,
@@ -104,19 +104,19 @@ type Try = Box<dyn Fn(&Stage) -> Result<Outcome> + Send + Sync>;
 
 /// One attack.
 pub struct Attack {
-    /// By which it is chosen, and what its namespaces are called.
+    /// The name by which it is selected, and the prefix of its namespaces.
     pub name: String,
-    /// Who tries it.
+    /// The actor.
     pub actor: Actor,
-    /// What is tried, in a few words.
+    /// What the actor tries, in a few words.
     pub what: String,
-    /// True when it takes one request or two: those are part of `make test`.
+    /// True if it takes one request or two: those are part of `make test`.
     pub quick: bool,
-    /// True when it stops a type for everybody, so that it is tried after all others, and alone.
+    /// True if it stops a type for everybody, so that it runs alone, after all others.
     pub alone: bool,
-    /// True when it is not refused yet: it is tried when it is asked for.
+    /// True if it is not refused yet: it only runs on request.
     pub later: bool,
-    /// The sentence of `docs/security.md` that says that it works.
+    /// The sentence of `docs/security.md` that admits it.
     pub residue: Option<&'static str>,
     attempt: Try,
 }
@@ -180,7 +180,7 @@ pub fn all() -> Vec<Attack> {
     all
 }
 
-/// How an attack is counted.
+/// The verdict on an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The victim saw nothing.
@@ -202,7 +202,7 @@ pub struct Row {
     pub actor: Actor,
     /// What was tried.
     pub what: String,
-    /// How it is counted.
+    /// The verdict.
     pub verdict: Verdict,
     /// What refused it.
     pub by: String,
@@ -210,15 +210,15 @@ pub struct Row {
     pub seen: String,
 }
 
-/// What became of all attacks, in their order.
+/// The results of all attacks, in order.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// One for each.
+    /// One for each attack.
     pub rows: Vec<Row>,
 }
 
 impl Table {
-    /// How many are counted so.
+    /// How many have this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
@@ -259,7 +259,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Tries these attacks, so many at a time.
+/// Runs these attacks, so many at a time.
 ///
 /// # Errors
 /// When `docs/security.md` cannot be read. An attack that cannot be tried is a row of the table.

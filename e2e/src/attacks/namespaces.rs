@@ -1,5 +1,5 @@
-//! Objects of a composition that lie, or would lie, where others have theirs: in their namespaces, or outside of
-//! namespaces under their names.
+//! Objects of a composition in places where others have theirs: in other namespaces, or cluster-scoped under the names
+//! of other objects.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -197,7 +197,7 @@ fn placed(stage: &Stage, name: &str, values: impl Fn(&str) -> Value) -> Result<O
     )
 }
 
-/// The attacker's composition has these values, beside one that is another's.
+/// The attacker's composition has these values, next to a composition of somebody else.
 fn neighbour(stage: &Stage, name: &str, values: &Value) -> Result<Outcome> {
     let scene = Scene::of(stage, name)?;
     scene.composed("neighbour", &json!({}))?;
@@ -210,7 +210,7 @@ fn neighbour(stage: &Stage, name: &str, values: &Value) -> Result<Outcome> {
     )
 }
 
-/// Somebody has made a definition of the author's chart, which is a cluster admin's to do.
+/// Somebody has created a definition of the author's chart, which only a cluster admin can do.
 fn chart_names(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::with_victim(stage, "chart-names-namespace", &json!({}))?;
     let before = scene.victims()?;
@@ -269,8 +269,7 @@ fn appeared(scene: &Scene<'_>, place: &str) -> Result<Option<String>> {
     Ok((!found.trim().is_empty()).then(|| format!("{} appeared in {place}", found.trim())))
 }
 
-/// Rights to compositions are all that the attacker has there; the account whose rights the pods would have is the
-/// platform's.
+/// The attacker only has rights to compositions there; the pods would run under an account of the platform.
 fn in_platform(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::of(stage, "composition-in-platform")?;
     let poor = stage.person(NAMESPACE, "poor", "")?;

@@ -1,5 +1,5 @@
-//! Release records that a tenant writes: it may, in its own namespace. Nothing that stands in one makes the controller
-//! touch what is another's.
+//! Release records that a tenant writes in its own namespace, as it may. No content of a record makes the controller
+//! touch objects of others.
 
 use std::io::{Read as _, Write as _};
 
@@ -221,19 +221,19 @@ pub(super) fn attacks() -> Vec<Attack> {
         )
         .alone()
         .later(),
-        // Last, since nothing of the type goes on where it works.
+        // Last, because nothing of the type works any more if it succeeds.
         tenant("records-empty", "makes twelve records that say nothing", empty)
             .alone()
             .later(),
     ]
 }
 
-/// The victim has an object outside of namespaces as well.
+/// The victim also has a cluster-scoped object.
 fn victims(scene: &str) -> Value {
     json!({"className": format!("{scene}-b-class")})
 }
 
-/// A record of the attacker's release, changed, is given back or made; the controller looks at it.
+/// A record of the attacker's release is changed and written back, or created; then a pass of the controller runs.
 fn forged(
     stage: &Stage,
     name: &str,
@@ -276,7 +276,7 @@ pub(super) fn delete(scene: &Scene<'_>, name: &str) -> Result<()> {
     scene.tenant.run(&words)?.printed().map(drop)
 }
 
-/// Its own object outside of namespaces would stay for ever, since no record names it any more.
+/// Its own cluster-scoped object would stay for ever, since no record names it any more.
 fn forgets(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::of(stage, "record-forgets")?;
     let class = "record-forgets-class";
@@ -334,7 +334,7 @@ fn replayed(stage: &Stage) -> Result<Outcome> {
     let mut record = read(&first)?;
     record["version"] = json!(2);
     record["info"]["status"] = json!("deployed");
-    // The values that it was made from are those of the newest, so that nothing seems to have changed.
+    // It has the values of the newest record, so that nothing seems to have changed.
     record["config"] = read(&newest)?["config"].clone();
     newest["data"] = json!({"release": write(&record)?});
     scene.tenant.write(&newest, &["replace"])?.printed()?;
@@ -345,7 +345,7 @@ fn replayed(stage: &Stage) -> Result<Outcome> {
     scene.judge("mine", came_back, "no object of the older revision came back")
 }
 
-/// Workers read them for ever: no composition of the type is worked on.
+/// If it works, workers read records for ever, and no composition of the type is reconciled.
 fn empty(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::of(stage, "records-empty")?;
     for number in 0..12 {
@@ -371,7 +371,7 @@ fn inflates(stage: &Stage) -> Result<Outcome> {
     drop(text);
     scene.compose("inflates", &json!({}))?;
     let most = || {
-        // What the limit of its pod would end: 512 Mi, less what it holds already.
+        // Memory at which its pod would be killed: 512 Mi, minus what it uses already.
         const MOST: u64 = 400 << 20;
         let name = HostPlatform::controller_name(&scene.bazaar.plural, &scene.bazaar.version);
         let peak = scene.stage.platform().plane().usage(&name)?.peak;
@@ -400,12 +400,12 @@ fn record_of(release: &str, text: &[u8], scene: &Scene<'_>) -> Result<Value> {
     }))
 }
 
-/// The Secret that has a revision of a release.
+/// The Secret with a revision of a release.
 pub(crate) fn secret_name(release: &str, revision: i64) -> String {
     format!("sh.helm.release.v1.{release}.v{revision}")
 }
 
-/// Rewrites the newest record of a release as the attacker; a revision that is not there is made from the first.
+/// Rewrites the newest record of a release as the attacker; a revision that does not exist is made from the first.
 fn rewrite(
     scene: &Scene<'_>,
     release: &str,
@@ -453,7 +453,7 @@ fn set_status(record: &mut Value, secret: &mut Value, status: &str) {
     secret["metadata"]["labels"]["status"] = json!(status);
 }
 
-/// A hook of every event of a removal, as Helm writes it.
+/// A hook for every event of a removal, as Helm writes it.
 fn add_hook(record: &mut Value, namespace: &str, name: &str) {
     record["hooks"] = json!([{
         "name": name, "kind": "ConfigMap", "path": "bazaar/templates/hooks.yaml",
@@ -466,7 +466,7 @@ fn add_hook(record: &mut Value, namespace: &str, name: &str) {
     }]);
 }
 
-/// The release that a record holds.
+/// The release in a record.
 pub(super) fn read(secret: &Value) -> Result<Value> {
     let data = secret["data"]["release"]
         .as_str()
@@ -481,7 +481,7 @@ fn write(record: &Value) -> Result<String> {
     encode(record.to_string().as_bytes())
 }
 
-/// The text of a release as a record's Secret has it.
+/// The text of a release as in a record's Secret.
 pub(crate) fn encode(text: &[u8]) -> Result<String> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(text)?;

@@ -1,4 +1,4 @@
-//! Registries, repositories and what they redirect to: who learns a password that is for another.
+//! Registries, repositories and their redirects: who gets to see a password that is meant for another host.
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -62,7 +62,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// Whoever it is, the definition's author trusts this host with the password.
+/// The definition's author trusts this host with the password, whoever runs it.
 fn chart_of(stage: &Stage, name: &str, url: &str, repo: Option<&str>) -> Result<Namespace> {
     let namespace = stage.platform().namespace(name)?;
     namespace.apply(&json!({
@@ -83,7 +83,7 @@ fn chart_of(stage: &Stage, name: &str, url: &str, repo: Option<&str>) -> Result<
     Ok(namespace)
 }
 
-/// Waits until the definition has said what became of it, and looks what the attacker was told.
+/// Waits until the definition reports its state, and checks what the attacker received.
 fn judge(stage: &Stage, namespace: &Namespace, attacker: &HttpServer) -> Result<Outcome> {
     let encoded = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
     let was_told = || {
@@ -117,7 +117,7 @@ fn judge(stage: &Stage, namespace: &Namespace, attacker: &HttpServer) -> Result<
     })
 }
 
-/// Says this to everybody who shows no token.
+/// Answers this to every request without a token.
 fn attacker(says: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Result<HttpServer> {
     let own = std::sync::Arc::new(std::sync::OnceLock::<String>::new());
     let known = std::sync::Arc::clone(&own);
@@ -155,7 +155,7 @@ fn after_login(stage: &Stage, name: &str, says: fn(&str) -> Answer) -> Result<Ou
     judge(stage, &namespace, &attacker)
 }
 
-/// The manifest is honest; its layer lies elsewhere, as registries in front of a store have it.
+/// The manifest is honest; its layer is on another host, as with registries that use an object store.
 fn blob(stage: &Stage, name: &'static str) -> Result<Outcome> {
     let attacker = attacker(|host| Answer::AskToken(format!("http://{host}/token")))?;
     let target = attacker.url("");
@@ -202,7 +202,7 @@ fn index(stage: &Stage, name: &'static str) -> Result<Outcome> {
     judge(stage, &namespace, &attacker)
 }
 
-/// A chart that needs nothing, for whoever only wants one.
+/// A simple chart, for attacks that only need one.
 pub(super) fn plain(name: &str) -> Result<ChartFolder> {
     ChartFolder::copy("web", name, "1.0.0")
 }

@@ -1,4 +1,4 @@
-//! Inputs that are too large or nested too deep: whoever sends them keeps nobody else from being served.
+//! Inputs that are too large or nested too deep must not keep others from being served.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::host_platform::free_port;
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::{ChartFolder, Namespace};
 
-/// What must stand in no log.
+/// A text that must not appear in any log.
 const TELL_TALE: &str = "tell-tale-of-deep";
 
-/// Far deeper than any reader of the platform goes.
+/// Far deeper than any parser of the platform goes.
 const DEPTH: usize = 1000;
 
-/// What the limit of its pod would end: 640 Mi, less a margin.
+/// Memory at which its pod would be killed: 640 Mi, minus a margin.
 const MOST: u64 = 570 << 20;
 
 pub(super) fn attacks() -> Vec<Attack> {
@@ -28,7 +28,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         Attack::new(
             "size-deep-composition",
             Actor::Tenant,
-            "nests a composition deeper than JSON is read, and waits for the controller to start anew",
+            "nests a composition deeper than JSON is parsed, and waits for the controller to restart",
             deep,
         ),
         Attack::new(
@@ -40,7 +40,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// Objects within each other, with a text in the middle.
+/// Nested objects, with a text in the middle.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!({"text": TELL_TALE}), |inner, _| json!({"a": inner}))
 }
@@ -88,7 +88,7 @@ fn deep(stage: &Stage) -> Result<Outcome> {
     })
 }
 
-/// Has the composition `web` greet so, and waits until its object does.
+/// Sets the greeting of the composition `web`, and waits until its object has it.
 fn greet(namespace: &Namespace, type_: &Type, greeting: &str) -> Result<()> {
     let composition = type_.composition(namespace.namespace(), "web", &json!({"greeting": greeting}));
     namespace.wait_until("the composition", || match namespace.apply(&composition) {
@@ -101,7 +101,8 @@ fn greet(namespace: &Namespace, type_: &Type, greeting: &str) -> Result<()> {
     namespace.wait("configmaps", "web-settings", greets).map(drop)
 }
 
-/// What the controller says of the deep composition. Read as text: nobody here reads it otherwise, either.
+/// What the controller reports of the deep composition. It is searched as text, because the test cannot parse it
+/// either.
 fn said(namespace: &Namespace, type_: &Type) -> Result<String> {
     let path = r#"--output=jsonpath={.status.conditions[?(@.type=="Synced")].message}"#;
     namespace.wait_until("what the controller says", || {
@@ -163,17 +164,17 @@ fn reviews(stage: &Stage) -> Result<Outcome> {
         }
     };
     runtime.block_on(async {
-        // It has to listen first.
+        // Wait until it listens.
         let begun = Instant::now();
         while send("/convert", honest.clone().into_bytes()).await.is_err() {
             anyhow::ensure!(begun.elapsed() < Duration::from_mins(1), "the webhooks do not answer");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        // Small values take the most memory for each byte.
+        // Small values need the most memory per byte.
         let full = |bytes: usize| {
             let head = br#"{"apiVersion":"v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"v2","objects":["#;
             let mut body = head.to_vec();
-            // As many objects of this size as a conversion may have.
+            // As many objects of this size as a conversion may contain.
             let spec = ["[]"; 70].join(",");
             while body.len() < bytes {
                 let object = format!(r#"{{"apiVersion":"v1","metadata":{{}},"spec":[{spec}]}},"#);
@@ -189,8 +190,8 @@ fn reviews(stage: &Stage) -> Result<Outcome> {
                 Ok((status, _)) => {
                     return Ok(Outcome::got_through(format!("{bytes} bytes to {path} are answered {status}")));
                 }
-                // Closed before all of it was sent.
-                // It is closed before all is sent.
+                // The connection is closed before everything was sent.
+                // The connection is closed before everything is sent.
                 Err(error) => said = format!("{path}: {error:#}"),
             }
         }

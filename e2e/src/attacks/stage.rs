@@ -1,4 +1,4 @@
-//! What attacks share: the platform, the types that several tenants use, and for each attack two tenants of its own.
+//! What attacks share: the platform, types that several tenants use, and two tenants for each attack.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::namespace::condition;
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::{ChartFolder, HostPlatform, Namespace, image};
 
-/// Where the shared definitions lie.
+/// The namespace of the shared definitions.
 pub const CATALOG: &str = "catalog";
 
 /// The Secret there that has the registry's password.
@@ -28,7 +28,7 @@ pub const REGISTRY_SECRET: &str = "registry-password";
 const REGISTRY_USER: &str = "robot";
 const REGISTRY_PASSWORD: &str = "tell-tale-of-the-registry";
 
-/// So that what a controller would do by itself one day, it does while it is watched.
+/// Short, so that whatever a controller would do by itself eventually, it does while it is watched.
 const OFTEN: [(&str, &str); 6] = [
     ("COMPOSITION_CONTROLLER_WORKERS", "10"),
     ("COMPOSITION_CONTROLLER_RESYNC_INTERVAL", "3s"),
@@ -41,14 +41,14 @@ const OFTEN: [(&str, &str); 6] = [
 /// How long a controller is watched after an attempt: four of its resyncs.
 const WATCHED: Duration = Duration::from_secs(12);
 
-/// How long it may take to look at the attacker's namespace at all.
+/// How long it may take until it reconciles something in the attacker's namespace.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A namespace's objects that others could want.
+/// Objects in a namespace that others could be after.
 const KINDS: &str =
     "configmaps,secrets,deployments.apps,services,serviceaccounts,rolebindings.rbac.authorization.k8s.io";
 
-/// A type that a chart has become.
+/// A type made from a chart.
 #[derive(Debug, Clone)]
 pub struct Type {
     /// Plural resource name.
@@ -74,12 +74,12 @@ impl Type {
         format!("{}-{}", self.plural, self.version)
     }
 
-    /// The user that its controller is.
+    /// The user name of its controller.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.home, self.account())
     }
 
-    /// The Secret with the key of its release records, where there is one.
+    /// The Secret with the key of its release records, if there is one.
     pub fn key(&self) -> String {
         format!("{}.composition.krateo.io-release-key", self.plural)
     }
@@ -124,7 +124,7 @@ impl Stage {
             "metadata": {"name": REGISTRY_SECRET, "namespace": CATALOG},
             "stringData": {"password": REGISTRY_PASSWORD},
         }))?;
-        // What the owner of a type gives to those who use it: everything in their own namespaces.
+        // The rights that the owner of a type gives to its users: everything in their own namespaces.
         catalog.apply(&json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": "composition-user"},
@@ -153,7 +153,7 @@ impl Stage {
         &self.catalog
     }
 
-    /// What the programs said, kept where it stays.
+    /// The logs of the programs, kept where they stay.
     ///
     /// # Errors
     /// When it cannot be copied.
@@ -163,7 +163,7 @@ impl Stage {
         Ok(folder)
     }
 
-    /// The type that tenants share: what its chart makes is steered by values.
+    /// The type that tenants share: values decide what its chart renders.
     ///
     /// # Errors
     /// When it does not come up.
@@ -190,7 +190,7 @@ impl Stage {
         })
     }
 
-    /// A type whose chart may bring roles of its own. Its controller does not run: attackers write in its stead.
+    /// A type whose chart may bring its own roles. Its controller does not run: attackers write in its place.
     ///
     /// # Errors
     /// When it does not come up.
@@ -202,7 +202,8 @@ impl Stage {
         })
     }
 
-    /// A type whose chart brings definitions, and the admin's list of those that its controller may set annotations on.
+    /// A type whose chart brings definitions, and the admin's list of those on which its controller may set
+    /// annotations.
     ///
     /// # Errors
     /// When it does not come up.
@@ -226,7 +227,7 @@ impl Stage {
         Ok(new)
     }
 
-    /// Does once what several attacks need.
+    /// Prepares once what several attacks need.
     ///
     /// # Errors
     /// When it fails; the next to need it tries again.
@@ -239,7 +240,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Packages a chart, pushes it, and applies a definition of it with these annotations; waits until that is ready.
+    /// Packages a chart, pushes it, and applies a definition of it with these annotations; waits until it is ready.
     ///
     /// # Errors
     /// When it does not become ready.
@@ -254,8 +255,8 @@ impl Stage {
         self.defined(namespace, name)
     }
 
-    /// A definition of a chart that is pushed for it. Its password lies in the catalog, for definitions there alone;
-    /// another namespace gets one of its own.
+    /// A definition of a chart that is pushed for it. Its password is in the catalog's namespace, for definitions there
+    /// only; other namespaces get one of their own.
     ///
     /// # Errors
     /// When the chart cannot be pushed.
@@ -294,7 +295,7 @@ impl Stage {
         chart_at(namespace, &format!("oci://{}/charts/{name}", self.registry))
     }
 
-    /// Waits until a definition is ready, and looks for its controller's account.
+    /// Waits until a definition is ready, and finds its controller's account.
     ///
     /// # Errors
     /// When it does not become ready.
@@ -342,7 +343,7 @@ impl Stage {
         self.run_controller(type_, &OFTEN)
     }
 
-    /// Who has the token of a type's controller.
+    /// The holder of the token of a type's controller.
     ///
     /// # Errors
     /// When there is no such account.
@@ -350,7 +351,7 @@ impl Stage {
         Holder::of(&self.platform, (&type_.home, &type_.account()), namespace)
     }
 
-    /// Who has the token of chart-inspector.
+    /// The holder of the token of chart-inspector.
     ///
     /// # Errors
     /// When there is no such account.
@@ -359,7 +360,7 @@ impl Stage {
         Holder::of(&self.platform, (NAMESPACE, &account), NAMESPACE)
     }
 
-    /// Somebody in a namespace, with a role of Kubernetes there and all rights to compositions.
+    /// Somebody in a namespace, with a built-in role of Kubernetes there and all rights to compositions.
     ///
     /// # Errors
     /// When the account cannot be made.
@@ -382,7 +383,7 @@ impl Stage {
         Holder::of(&self.platform, (namespace, name), namespace)
     }
 
-    /// Which log of the platform's programs has a text.
+    /// The name of a program's log that contains a text.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -401,7 +402,7 @@ impl Stage {
         Ok(None)
     }
 
-    /// What the API server was asked so far.
+    /// The requests to the API server so far.
     ///
     /// # Errors
     /// When its log cannot be read.
@@ -409,8 +410,8 @@ impl Stage {
         self.platform.plane().audit().mark()
     }
 
-    /// Watches what becomes of an attempt for a while, at least until `is_over` has been true. What `got_through` says
-    /// ends it.
+    /// Watches the effects of an attempt for a while, at least until `is_over` has been true. It ends early if
+    /// `got_through` returns something.
     ///
     /// # Errors
     /// When `is_over` never is: nobody has looked at what was tried.
@@ -437,7 +438,7 @@ impl Stage {
     }
 }
 
-/// `spec.chart` of a definition in a namespace, with the password that lies there.
+/// `spec.chart` of a definition in a namespace, with the password there.
 fn chart_at(namespace: &str, url: &str) -> Value {
     json!({
         "url": url, "version": "1.0.0", "plainHTTP": true,
@@ -448,12 +449,12 @@ fn chart_at(namespace: &str, url: &str) -> Value {
     })
 }
 
-/// A kind outside of namespaces, so that the bound has one.
+/// A cluster-scoped kind, so that the bound contains one.
 const CLASS: &str = "{{- if .Values.class }}\napiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata:\n  name: {{ .Release.Name }}\n{{- end }}\n";
 
 /// Two tenants of the shared type, each with a namespace: `<attack>-a` is the attacker's, `<attack>-b` the victim's.
 pub struct Scene<'s> {
-    /// All that is shared.
+    /// The shared platform.
     pub stage: &'s Stage,
     /// The shared type.
     pub bazaar: Arc<Type>,
@@ -482,7 +483,7 @@ impl<'s> Scene<'s> {
         })
     }
 
-    /// The same with a composition `web` of the victim that is released, so that its namespace is one of the type's.
+    /// The same with a released composition `web` of the victim, so that its namespace is one of the type's.
     ///
     /// # Errors
     /// When that is not released.
@@ -533,7 +534,7 @@ impl<'s> Scene<'s> {
         self.released(&self.a, name)
     }
 
-    /// What the shared type's controller says of the attacker's composition.
+    /// What the shared type's controller reports of the attacker's composition.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -561,8 +562,8 @@ impl<'s> Scene<'s> {
         Ok("the controller, which goes on with the composition".to_owned())
     }
 
-    /// Watches the shared type's controller, which has to look at the attacker's namespace meanwhile, or to say why it does
-    /// not.
+    /// Watches the shared type's controller, which must reconcile something in the attacker's namespace meanwhile, or
+    /// report why it does not.
     ///
     /// # Errors
     /// When it does not.
@@ -593,7 +594,7 @@ impl<'s> Scene<'s> {
             .is_some_and(|items| items.iter().any(is_held)))
     }
 
-    /// Watches, and says what became of it: refused by what the controller says of composition `name`.
+    /// Watches, and returns the result: refused with what the controller reports of composition `name`.
     ///
     /// # Errors
     /// As [`Scene::watch`].
@@ -609,7 +610,7 @@ impl<'s> Scene<'s> {
         })
     }
 
-    /// What the victim has, to be compared with later.
+    /// The state of the victim, to be compared with later.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -617,7 +618,7 @@ impl<'s> Scene<'s> {
         Belongings::of(&self.b, &self.bazaar, |_| true)
     }
 
-    /// What others than the attacker's compositions have in the attacker's namespace: objects whose names begin with
+    /// Objects in the attacker's namespace that do not belong to the attacker's compositions: their names begin with
     /// `neighbour`.
     ///
     /// # Errors
@@ -626,14 +627,14 @@ impl<'s> Scene<'s> {
         Belongings::of(&self.a, &self.bazaar, |name| name.contains("neighbour"))
     }
 
-    /// False of a line of a log that says which composition it is about, when that is another attack's.
+    /// False for a log line about a composition of another attack.
     fn is_about_us(&self, line: &str) -> bool {
         let line: Value = serde_json::from_str(line).unwrap_or_default();
         let about = line["composition"].as_str();
         about.is_none_or(|about| about.contains(&format!("{}/", self.a.namespace())))
     }
 
-    /// Where a text of the victim's can be read by the attacker: in the attacker's namespace or in the logs.
+    /// Where the attacker can read a text of the victim: in the attacker's namespace or in the logs.
     ///
     /// # Errors
     /// When something cannot be read.
@@ -669,7 +670,7 @@ impl<'s> Scene<'s> {
     }
 }
 
-/// The objects of a namespace at one time, and those outside of namespaces whose names begin with its name.
+/// The objects of a namespace at one moment, and cluster-scoped ones whose names begin with its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Belongings {
     namespace: String,
@@ -687,7 +688,8 @@ impl Belongings {
                 serde_json::from_str(&namespace.kubectl(&["get", kinds, "--output", "json"])?)?;
             for object in listed["items"].as_array().context("no list")? {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                // What a controller grants itself is its own; that of the victim's release is part of the release.
+                // What a controller grants itself does not count; the role of the victim's release belongs to the
+                // release.
                 let is_grant = name.starts_with("composition:") && !own_grants.iter().any(|own| own == name);
                 if is_meant(name) && !is_grant {
                     let kind = object["kind"].as_str().unwrap_or_default();
@@ -707,7 +709,7 @@ impl Belongings {
         })
     }
 
-    /// How it differs from what was there before.
+    /// How it differs from an earlier state.
     ///
     /// # Errors
     /// When nothing was there: then nothing can be lost.
@@ -720,7 +722,7 @@ impl Belongings {
         for (name, was) in &before.objects {
             let what = match self.objects.get(name) {
                 None => "is gone",
-                Some(is) if is["uid"] != was["uid"] => "was deleted and made anew",
+                Some(is) if is["uid"] != was["uid"] => "was deleted and recreated",
                 Some(is) if is != was => "was changed",
                 Some(_) => continue,
             };
@@ -734,7 +736,7 @@ impl Belongings {
     }
 }
 
-/// What of an object matters to its owner.
+/// The fields of an object that matter to its owner.
 fn essence(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut essence = json!({

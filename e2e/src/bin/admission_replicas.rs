@@ -1,4 +1,4 @@
-//! Two replicas under writes that they judge: `make admission-replicas`.
+//! Two replicas validating writes: `make admission-replicas`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
-/// An API server that fails, answers with conflicts, forgets, and ends watches, while users go on.
+/// An API server that fails, answers with conflicts, loses resource versions, and ends watches, while users keep
+/// working.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many compositions are made, and as many changed, in each trouble.
+    /// How many compositions are created, and as many changed, during each kind of trouble.
     #[arg(long, default_value_t = 10)]
     compositions: usize,
 }

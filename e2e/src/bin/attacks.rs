@@ -9,22 +9,22 @@ use clap::Parser;
 use e2e::attacks::{self, Attack, Stage};
 use e2e::progress;
 
-/// Tries what should not work.
+/// Runs attacks, which must all be refused.
 #[derive(Debug, Parser)]
 struct Args {
-    /// An attack by its name, or by the beginning of its name; all, when none is named.
+    /// Names of attacks, or beginnings of names; all attacks if none is given.
     #[arg(long)]
     only: Vec<String>,
-    /// Those of `make test`, which take a request or two each.
+    /// Only those of `make test`, which take a request or two each.
     #[arg(long)]
     quick: bool,
     /// Also those that are not refused yet.
     #[arg(long)]
     later: bool,
-    /// Lists them.
+    /// List them.
     #[arg(long)]
     list: bool,
-    /// How many at a time.
+    /// How many run at a time.
     #[arg(long, default_value_t = 3)]
     at_once: usize,
 }

@@ -1,4 +1,4 @@
-//! Many writes that core-provider's webhook judges: `make bench-admission`.
+//! Many writes that core-provider's webhook validates: `make bench-admission`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 
-/// Five hundred writes a second, as dry runs, each judged by core-provider's webhook.
+/// Five hundred writes a second, as dry runs, each validated by core-provider's webhook.
 #[derive(Debug, Parser)]
 struct Args {
     /// How long.

@@ -1,4 +1,4 @@
-//! `make big-index`: what it takes `kco` and Helm to find one chart in the index of a large repository.
+//! `make big-index`: time and memory that `kco` and Helm need to find one chart in the index of a large repository.
 #![allow(
     clippy::print_stdout,
     reason = "figures are what the person at the terminal waits for"
@@ -25,15 +25,15 @@ struct Args {
     /// How large the index is, in MiB.
     #[arg(long, default_value_t = 20)]
     mebibytes: usize,
-    /// How often each command runs; the middle counts.
+    /// How often each command runs; the median counts.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }
 
-/// The chart that is looked for, in the middle of the index.
+/// The chart to find, in the middle of the index.
 const CHART: &str = "wanted";
 
-/// How often the memory of a process is looked at. What the system says at its end counts that of its parent too.
+/// How often the memory of a process is sampled. The peak that the system reports at its end includes its parent's.
 const SAMPLED_EVERY: Duration = Duration::from_millis(1);
 
 /// What a run took.
@@ -84,7 +84,7 @@ fn shown(cost: Cost) -> String {
     )
 }
 
-/// A repository with one chart that is there, and many that are only listed.
+/// A repository with one chart that exists, and many that are only listed.
 fn server(helm: &Path, size: usize, is_json: bool) -> Result<HttpServer> {
     let folder = tempfile::tempdir()?;
     let chart = ChartFolder::copy("web", CHART, "1.2.3")?;
@@ -111,7 +111,7 @@ struct Entry {
     digest: String,
 }
 
-/// Charts of a hundred versions each, as many as it takes.
+/// As many charts of a hundred versions each as needed.
 fn index(digest: &str, size: usize) -> Vec<Vec<Entry>> {
     let entry = |name: &str, version: usize| Entry {
         name: name.to_owned(),
@@ -193,7 +193,7 @@ fn as_json(index: &[Vec<Entry>]) -> String {
     json!({"apiVersion": "v1", "entries": entries, "generated": "2026-01-02T03:04:05.678901234Z"}).to_string()
 }
 
-/// The middle of some runs, by time and by memory.
+/// The median of some runs, by time and by memory.
 fn middle(program: &Path, arguments: &[&str], rounds: usize) -> Result<Cost> {
     let runs: Vec<Cost> = (0..rounds)
         .map(|_| run(program, arguments))
@@ -208,7 +208,7 @@ fn middle(program: &Path, arguments: &[&str], rounds: usize) -> Result<Cost> {
     })
 }
 
-/// Runs a program to its end in a folder of its own, with nothing in its caches.
+/// Runs a program to its end in a folder of its own, with empty caches.
 fn run(program: &Path, arguments: &[&str]) -> Result<Cost> {
     let folder = tempfile::tempdir()?;
     let start = Instant::now();
@@ -232,7 +232,7 @@ fn run(program: &Path, arguments: &[&str]) -> Result<Cost> {
     Ok(Cost { time, memory })
 }
 
-/// The most memory that a process has had until its end.
+/// The peak memory of a process until its end.
 fn watch(child: &mut Child) -> Result<u64> {
     let status = format!("/proc/{}/status", child.id());
     let mut most = 0;

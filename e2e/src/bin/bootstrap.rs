@@ -1,11 +1,11 @@
-//! Three bare machines to a cluster by the real kubeadm: `make bootstrap` and `make demo-bootstrap`.
+//! Makes a cluster of three bare machines by the real kubeadm: `make bootstrap` and `make demo-bootstrap`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::bootstrap;
 
-/// Three bare machines to a cluster.
+/// Makes a cluster of three bare machines.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -14,7 +14,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Try all that becomes of them, and print the seconds of each stage. Nothing is left.
+    /// Test their whole life, and print the seconds of each stage. Nothing is left afterwards.
     Trial,
     /// Show how they become a cluster with the platform, which stays until `make demo-down`.
     Demo,

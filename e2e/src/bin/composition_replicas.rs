@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Parser;
 
 /// Two replicas of a composition-dynamic-controller under load; one of them is killed every 20 seconds, the last one is
-/// stopped for longer than its Leases last.
+/// frozen for longer than its Leases last.
 #[derive(Debug, Parser)]
 struct Args {
     /// How often.

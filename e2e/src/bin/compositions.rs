@@ -1,6 +1,6 @@
-//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`, `soak`,
-//! `large-compositions`: compositions on an API server of their own.
-//! Each prints its figure as the last line and fails when it is not what it should be.
+//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`, `soak`, `large-compositions`:
+//! compositions on an API server of their own. Each prints its result as the last line, and fails if it is not as
+//! expected.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::compositions::{Rig, drift, exactness, fairness, idle, large, namespaces, soak, take_over};
 
-/// Tries compositions.
+/// Trials of compositions.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -25,20 +25,20 @@ enum Command {
         #[arg(long, default_value_t = 20)]
         compositions: usize,
     },
-    /// Every rule of every role taken out in turn.
+    /// Every rule of every role removed in turn.
     Exactness {
-        /// Trial charts; all that it is made for when none is named.
+        /// Trial charts; all suitable ones if none is given.
         charts: Vec<String>,
     },
-    /// Edits behind our back.
+    /// Edits by others.
     Drift {
         /// How many.
         #[arg(long, default_value_t = 200)]
         edits: usize,
     },
-    /// Records that the controller did not make.
+    /// Records that the controller did not write.
     TakeOver,
-    /// Compositions that cost all they can beside honest ones.
+    /// Compositions that use as much as they can, beside honest ones.
     Fairness {
         /// How many honest ones.
         #[arg(long, default_value_t = 50)]
@@ -62,7 +62,7 @@ enum Command {
         #[arg(long, default_value_t = 20)]
         minutes: u64,
     },
-    /// Nothing happens.
+    /// Compositions that nobody touches.
     Idle {
         /// How many compositions.
         #[arg(long, default_value_t = 300)]

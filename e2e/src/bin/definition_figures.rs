@@ -1,5 +1,5 @@
-//! Measures core-provider on a cluster of its own: how long a definition takes from applied to Ready, what memory the
-//! replicas hold, and what they ask for while nothing changes.
+//! Measures core-provider on a cluster of its own: how long a definition takes from applied to Ready, how much memory
+//! the replicas use, and how many requests they send while nothing changes.
 #![allow(
     clippy::print_stdout,
     reason = "figures are what the person at the terminal waits for"
@@ -13,15 +13,15 @@ use e2e::platform::NAMESPACE;
 use e2e::scenario::condition;
 use e2e::{ChartFolder, Scenario};
 
-/// So many definitions are there while nothing changes.
+/// The number of definitions while nothing changes.
 const DEFINITIONS: usize = 10;
 
-/// For so long requests are counted: one poll of every definition falls into it.
+/// How long requests are counted: long enough for one poll of every definition.
 const IDLE: Duration = Duration::from_mins(5);
 
 fn main() -> Result<()> {
     let scenario = Scenario::alone("definition-figures")?;
-    // The first one brings the controller's image to the node.
+    // The first one makes the node pull the controller's image.
     time(&scenario, "warm")?;
     let mut times = Vec::new();
     for number in 1..DEFINITIONS {
@@ -74,7 +74,7 @@ fn time(scenario: &Scenario, name: &str) -> Result<Duration> {
     }
 }
 
-/// What each replica says of itself.
+/// The metrics of each replica.
 fn memory(scenario: &Scenario) -> Result<BTreeMap<String, f64>> {
     let selector = "app.kubernetes.io/component=core-provider";
     let names = scenario.kubectl(&[

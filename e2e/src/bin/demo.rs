@@ -26,11 +26,12 @@ enum Command {
     Up(Where),
     /// Install the platform by its umbrella chart, with trial components, and show how it comes up.
     Platform(Where),
-    /// One home and two targets with a tenant each, as control planes of this host; one is cut off and comes back.
+    /// A home cluster and two targets with a tenant each, as control planes on this host; one is cut off and comes
+    /// back.
     Multicluster,
     /// Remove everything.
     Down {
-        /// The cluster that the demo was set up on.
+        /// The cluster that the demo was started on.
         #[arg(long, value_enum, default_value = "local")]
         cluster: Kind,
     },
@@ -38,7 +39,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// A local cluster of its own, or that of the current kubeconfig.
+    /// A local cluster, or the cluster of the current kubeconfig.
     #[arg(long, value_enum, default_value = "local")]
     cluster: Kind,
     /// With --cluster current: host[:port]/path of a registry that this machine may push to and the cluster
@@ -80,7 +81,7 @@ fn up(place: &Where) -> Result<()> {
     show(&site, cluster.as_ref())
 }
 
-/// The platform by `kco installer`, as a user installs it, with its waves in the terminal.
+/// The platform installed by `kco installer`, as users do it, with its waves in the terminal.
 fn install_platform(place: &Where) -> Result<()> {
     let storage = tempfile::tempdir()?;
     let (site, cluster) = site(place, storage.path())?;
@@ -105,7 +106,7 @@ fn install_platform(place: &Where) -> Result<()> {
         Ok(kco)
     };
     println!("{}", site.run(with_chart("check")?)?);
-    // It follows what the other installs, on this very terminal.
+    // It follows the installation by the other program, in this terminal.
     let mut status = site
         .kco(["installer", "status", "--watch", "--until-ready"])?
         .spawn()?;
@@ -131,13 +132,13 @@ fn install_platform(place: &Where) -> Result<()> {
     Ok(())
 }
 
-/// Where the demo runs; a cluster, when that is its own.
+/// Where the demo runs, and the cluster, if it is the demo's own.
 fn site(place: &Where, storage: &Path) -> Result<(Site, Option<Cluster>)> {
     let (site, cluster) = match place.cluster {
         Kind::Current => (current(place, storage.to_owned())?, None),
         Kind::Local => {
             progress("starting a Kubernetes of its own");
-            // It outlives this program, also when a later step fails: that is when one wants to look.
+            // The cluster outlives this program, even if a later step fails, so that one can look at it.
             Cluster::start(Options {
                 name: Some(CLUSTER.to_owned()),
                 ..Options::default()
@@ -336,7 +337,7 @@ fn down(cluster: Kind) -> Result<()> {
         return Ok(());
     }
     let storage = tempfile::tempdir()?;
-    // Nothing is pushed on the way down, so no registry is asked for.
+    // Nothing is pushed on the way down, so no registry is needed.
     let site = Site::current("", false, storage.path().to_owned())?;
     is_reachable(&site)?;
     progress("removing the composition and its definition");

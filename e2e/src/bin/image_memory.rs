@@ -1,5 +1,5 @@
-//! Measures what the programs of the platform take on a node in which every program is a file of its own, and in which all of
-//! them are one file that is called by different names: memory is shared only between processes that run the same file.
+//! Measures memory of the platform's programs on a node, once with a separate file for each program, and once with one
+//! file for all, called by different names: processes share memory only if they run the same file.
 #![allow(
     clippy::print_stdout,
     reason = "figures are what the person at the terminal waits for"
@@ -16,28 +16,28 @@ use e2e::usage::{self, Memory};
 use e2e::{ChartFolder, Scenario, image, progress};
 use serde_json::{Value, json};
 
-/// So many types there are, each with a composition and a controller.
+/// The number of types, each with a composition and a controller.
 const TYPES: usize = 5;
 
-/// For so long nothing changes before memory is measured.
+/// How long nothing must change before memory is measured.
 const SETTLED: Duration = Duration::from_secs(45);
 
-/// The programs that are brought together.
+/// The programs that are combined.
 const PROGRAMS: [&str; 3] = [
     "core-provider",
     "composition-dynamic-controller",
     "chart-inspector",
 ];
 
-/// The image of a program that is a part of one file. `--timestamp` makes its layer the same for all programs.
+/// The image of a program that is part of one file. `--timestamp` makes its layer the same for all programs.
 const DOCKERFILE: &str = "FROM scratch\nARG PROGRAM\nCOPY ca-certificates.crt /etc/ssl/certs/ca-certificates.crt\n\
      COPY program /program\nENV PROGRAM=$PROGRAM\nUSER 65532:65532\nENTRYPOINT [\"/program\"]\n";
 
-/// Memory of the platform by separate programs, and by one.
+/// Memory of the platform with separate programs, and with one file for all.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The one program, which the variable PROGRAM makes each of them: what e2e/multi-call.sh builds. Without it only the
-    /// separate ones are measured, and what one could save at most.
+    /// The combined program, which the variable PROGRAM turns into each of them: the output of e2e/multi-call.sh.
+    /// Without it only the separate programs are measured, and how much one file could save at most.
     #[arg(long)]
     together: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     }
     let separate = measure(&scenario, "a program for each")?;
     let all = sum(&separate);
-    // One file has at least what the program has that uses most of its own.
+    // One file has at least as much in memory as the program that uses most of its own.
     let largest = separate.values().map(|memory| memory.pss_of_files).max();
     let most = all.pss_of_files - largest.unwrap_or_default();
     let separately = format!(
@@ -102,7 +102,7 @@ fn compose(scenario: &Scenario, number: usize) -> Result<()> {
     scenario.wait_for(plural, &name, "Ready", "True").map(drop)
 }
 
-/// Replaces the image of each program in the registry by one that holds all of them.
+/// Replaces the image of each program in the registry by one that contains all of them.
 fn push_together(scenario: &Scenario, program: &Path) -> Result<()> {
     let (site, context) = (scenario.site(), tempfile::tempdir()?);
     let dockerfile = context.path().join("Dockerfile");
@@ -125,7 +125,7 @@ fn push_together(scenario: &Scenario, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the pods of the platform take once they are all there and have nothing to do.
+/// Memory of the platform's pods once they all run and are idle.
 fn measure(scenario: &Scenario, what: &str) -> Result<BTreeMap<String, Memory>> {
     let platform = scenario.platform();
     for deployment in items(&platform.kubectl(&["get", "deployments", "--output", "json"])?)? {
@@ -152,11 +152,11 @@ fn measure(scenario: &Scenario, what: &str) -> Result<BTreeMap<String, Memory>> 
     Ok(programs)
 }
 
-/// Of all processes of this machine, those of these pods.
+/// Of all processes on this machine, those of these pods.
 fn by_program(pods: &[Value]) -> Result<BTreeMap<String, Memory>> {
     let mut programs: BTreeMap<String, Memory> = BTreeMap::new();
     for process in usage::processes()? {
-        // It may end while it is looked at.
+        // It may exit meanwhile.
         let (Some(group), Some(name), Some(memory)) = (
             usage::control_group(&process),
             usage::name(&process),
@@ -174,7 +174,7 @@ fn by_program(pods: &[Value]) -> Result<BTreeMap<String, Memory>> {
     Ok(programs)
 }
 
-/// By its image, whose last part is its name.
+/// Identified by its image, whose last path component is its name.
 fn program(pod: &Value) -> String {
     let image = text(&pod["spec"]["containers"][0]["image"]);
     let name = image.rsplit('/').next().unwrap_or_default();

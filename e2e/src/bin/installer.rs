@@ -12,7 +12,7 @@ use e2e::installer::{Profile, kills, removal};
 /// The platform with trial components on a cluster of its own.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Five components in place of eighteen.
+    /// Five components instead of eighteen.
     #[arg(long, global = true)]
     small: bool,
     #[command(subcommand)]
@@ -26,21 +26,21 @@ enum What {
         /// How often.
         #[arg(long, default_value_t = 1)]
         rounds: usize,
-        /// How long to listen to what is asked while nothing changes, in seconds.
+        /// How long to count requests while nothing changes, in seconds.
         #[arg(long, default_value_t = 60)]
         idle: u64,
         /// Change features, exposure and versions in the first round.
         #[arg(long)]
         changes: bool,
     },
-    /// Remove it while something is in the way.
+    /// Remove it with obstacles.
     Removals,
     /// Kill core-provider and the Installer's controller while five components are installed and removed.
     Kills {
-        /// At every so manieth write.
+        /// At every Nth write.
         #[arg(long, default_value_t = 5)]
         step: usize,
-        /// Not before this one.
+        /// Skip writes before this one.
         #[arg(long, default_value_t = 1)]
         from: usize,
     },

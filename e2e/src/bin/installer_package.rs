@@ -13,17 +13,17 @@ struct Args {
     /// The version of the chart, of our subchart and of the programs in both.
     #[arg(long)]
     version: String,
-    /// A folder that has each foreign subchart under its name; without one they are fetched.
+    /// A folder with each third-party subchart under its name; without it they are fetched.
     #[arg(long, value_name = "FOLDER", conflicts_with = "without_subcharts")]
     subcharts: Option<PathBuf>,
-    /// Leave foreign subcharts out.
+    /// Leave third-party subcharts out.
     #[arg(long)]
     without_subcharts: bool,
-    /// The kco that adds to the schema what components can be set to, from their charts; without it any values are taken for
-    /// them.
+    /// The kco that adds the values schemas of components' charts to the schema; without it any values are accepted for
+    /// components.
     #[arg(long, value_name = "PROGRAM")]
     schema_by: Option<PathBuf>,
-    /// Values that say where the charts of components are, and which they are.
+    /// Values that say which charts components have, and where these are.
     #[arg(long, value_name = "FILE", requires = "schema_by")]
     values: Option<PathBuf>,
     /// The folder to write the archive to.

@@ -1,4 +1,5 @@
-//! A program killed at every write of a life: `make definition-kills`, `make composition-kills` and `make multicluster-kills`.
+//! A program killed at every write of an object's life: `make definition-kills`, `make composition-kills` and `make
+//! multicluster-kills`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;
@@ -13,10 +14,10 @@ use e2e::{composition_kills, definition_kills};
 struct Args {
     /// Whose life it is.
     of: Life,
-    /// Only every so manieth write.
+    /// Only every Nth write.
     #[arg(long, default_value_t = 1)]
     step: usize,
-    /// From this write on, for a tenant and a deployment.
+    /// Begin at this write, for a tenant and a deployment.
     #[arg(long, default_value_t = 1)]
     from: usize,
 }

@@ -1,4 +1,4 @@
-//! `make migrate`: a cluster that runs Krateo's real programs goes over, back, and over again.
+//! `make migrate`: migrates a cluster from Krateo's real programs, back, and again.
 #![allow(clippy::print_stdout, reason = "the figures are what it is for")]
 
 use std::path::PathBuf;
@@ -8,12 +8,13 @@ use anyhow::Result;
 use clap::Parser;
 use e2e::migration::{self, Leg};
 
-/// Goes over from Krateo's real programs.
+/// Migrates from Krateo's real programs.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Krateo's programs, built, and its chart: core-provider, composition-dynamic-controller, chart-inspector, chart.
+    /// Folder with Krateo's programs, built, and their chart: core-provider, composition-dynamic-controller,
+    /// chart-inspector, chart.
     folder: PathBuf,
-    /// These legs alone, in this order.
+    /// Only these legs, in this order.
     #[arg(long, value_delimiter = ',', default_values_t = [Leg::Run, Leg::Undo, Leg::Kills, Leg::After], value_enum)]
     legs: Vec<Leg>,
 }

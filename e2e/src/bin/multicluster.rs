@@ -1,4 +1,4 @@
-//! `make multicluster` and `make rotations`: what clusters cost each other, and what a rotation costs.
+//! `make multicluster` and `make rotations`: how clusters affect each other, and what a rotation costs.
 #![allow(clippy::print_stdout, reason = "figures are what it is run for")]
 
 use std::process::ExitCode;
@@ -22,9 +22,9 @@ enum What {
         #[arg(long, default_value_t = 50)]
         tenants: usize,
     },
-    /// Few API servers behind many kubeconfigs, at rest.
+    /// Few API servers behind many kubeconfigs, while nothing changes.
     Names {
-        /// How long they are listened to.
+        /// How long requests are counted.
         #[arg(long, default_value_t = 3)]
         minutes: u32,
     },

@@ -1,4 +1,4 @@
-//! `make release-demo`: a release, brought to a cluster by the README's commands.
+//! `make release-demo`: a release, installed on a cluster with the README's commands.
 #![allow(clippy::print_stdout, reason = "showing is what a demo is for")]
 
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use clap::Parser;
 /// Publishes a release in the registry of a cluster of its own and follows the README.
 #[derive(Debug, Parser)]
 struct Args {
-    /// What `make release` made.
+    /// The output of `make release`.
     release: PathBuf,
-    /// Leave the cluster, whose name is release-demo, when all went well: `local-cluster down --name release-demo` ends it.
+    /// Keep the cluster, whose name is release-demo, on success: `local-cluster down --name release-demo` removes it.
     #[arg(long)]
     keep: bool,
 }

@@ -1,4 +1,4 @@
-//! Releases tried at length: `make interop`, `live-parity`, `crash-matrix`, `drift`, `idle-releases`, `bench-releases`.
+//! Long trials of releases: `make interop`, `live-parity`, `crash-matrix`, `drift`, `idle-releases`, `bench-releases`.
 #![allow(clippy::print_stdout, reason = "tables and figures are what it is run for")]
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::releases::{Rig, TrialChart, crashes, drift, figures, idle, interop, live, verbs};
 
-/// Releases tried at length, each on an API server of its own.
+/// Long trials of releases, each on an API server of its own.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -17,7 +17,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What kco and the real Helm 3 and 4 make of each other's releases.
+    /// kco and the real Helm 3 and 4 operating each other's releases.
     Interop {
         /// The charts; without any, all of them.
         charts: Vec<String>,
@@ -33,16 +33,16 @@ enum Command {
     },
     /// kco killed before and after every write, then run again.
     CrashMatrix {
-        /// Only every so manieth write.
+        /// Only every Nth write.
         #[arg(long, default_value_t = 1)]
         step: usize,
-        /// The actions that are killed; without any, all of them.
+        /// The actions that are killed; all of them if none is given.
         #[arg(value_enum)]
         actions: Vec<crashes::Action>,
     },
-    /// Objects changed behind our back.
+    /// Objects changed by others.
     Drift,
-    /// Releases that are looked at again and again.
+    /// Releases that are reconciled again and again.
     Idle {
         /// How many.
         #[arg(long, default_value_t = 100)]
@@ -56,7 +56,7 @@ enum Command {
         /// How many releases.
         #[arg(long, default_value_t = 200)]
         releases: usize,
-        /// The driver as it is to be measured: built with optimisations.
+        /// The driver to measure: built with optimisations.
         #[arg(long)]
         driver: PathBuf,
     },

@@ -1,4 +1,4 @@
-//! `make walk-through`: the reference's walk-throughs, command by command, on a real cluster.
+//! `make walk-through`: the walk-throughs of Krateo's documentation, command by command, on a real cluster.
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Parser;
 use e2e::walk_through;
 
-/// Goes through the walk-throughs of the reference.
+/// Runs the walk-throughs of Krateo's documentation.
 #[derive(Debug, Parser)]
 struct Args {
     /// Clones, with their tags, of the repositories of the charts: fireworks-app, composition-portal-basic, bitnami's.

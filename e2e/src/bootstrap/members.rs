@@ -1,4 +1,4 @@
-//! What the members of a cluster have to have in common, and each for itself.
+//! What all members of a cluster must have in common, and what each must have for itself.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::trial::{FIRST, SECOND, Trial, WORKER, node};
 use crate::chart::sha256;
 
-/// How long a token is good for.
+/// How long a token is valid.
 const TOKEN_TIME: SignedDuration = SignedDuration::from_mins(15);
 
 impl Trial {
@@ -27,7 +27,7 @@ impl Trial {
             .try_for_each(|number| self.check_certificate(*number))
     }
 
-    /// The id of the cluster as `kco init` derived it, which all machines have measured into register 15.
+    /// The id of the cluster as derived by `kco init`, which all machines have measured into register 15.
     pub(super) fn cluster_id(&self) -> Result<String> {
         let about: Value = serde_json::from_slice(&fs::read(self.cluster.join("cluster-id.json"))?)?;
         let id = about["clusterID"].as_str().context("no cluster id")?;
@@ -47,13 +47,13 @@ impl Trial {
         Ok(id.to_owned())
     }
 
-    /// Each machine that joined got a token of a quarter of an hour from the join service.
+    /// Each machine that joined got a token for a quarter of an hour from the join service.
     fn check_tokens(&self) -> Result<()> {
         let of_type = "--field-selector=type=bootstrap.kubernetes.io/token";
         let tokens = self.json(&["get", "secrets", "--namespace", "kube-system", of_type])?;
         let mut count = 0;
         for token in tokens["items"].as_array().context("no tokens")? {
-            // Another one is kubeadm's own, which is good for a minute.
+            // There is another one by kubeadm itself, which is valid for a minute.
             if !text(token, "description")?.ends_with("by the join service") {
                 continue;
             }
@@ -62,7 +62,7 @@ impl Trial {
             let made = token["metadata"]["creationTimestamp"].as_str();
             let made: Timestamp = made.context("a token without a time")?.parse()?;
             let time = expiration.duration_since(made);
-            // Of both times only whole seconds are told.
+            // Both times have only whole seconds.
             let difference = (time - TOKEN_TIME).abs();
             ensure!(
                 difference < SignedDuration::from_secs(5),
@@ -94,7 +94,7 @@ impl Trial {
         Ok(())
     }
 
-    /// The kubelet of a machine serves with a certificate of the cluster's authority, for its address and of its name.
+    /// The kubelet of a machine serves with a certificate of the cluster's CA, for its own name and address.
     fn check_certificate(&self, number: usize) -> Result<()> {
         let authority = self.rig.on_disk(FIRST, "etc/kubernetes/pki/ca.crt");
         let url = format!("https://{}:10250/healthz", self.rig.machines.address(number));
@@ -120,7 +120,8 @@ fn text(secret: &Value, field: &str) -> Result<String> {
     Ok(String::from_utf8(BASE64_STANDARD.decode(encoded)?)?)
 }
 
-/// What register 15 holds once the id is measured: the SHA-256 of what it held and of the measurement, which is that of the id.
+/// The content of register 15 once the id is measured: the SHA-256 of its former content and of the measurement of the
+/// id.
 fn register(id: &str) -> Result<String> {
     let mut bytes = Vec::new();
     for index in (0..id.len()).step_by(2) {

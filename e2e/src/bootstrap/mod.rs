@@ -1,4 +1,4 @@
-//! Bare machines to a cluster by the real kubeadm: `make bootstrap` tries all that becomes of them, `make demo-bootstrap`
+//! Makes a cluster of bare machines by the real kubeadm: `make bootstrap` tests their whole life, `make demo-bootstrap`
 //! shows how they come up.
 
 mod members;

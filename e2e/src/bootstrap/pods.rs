@@ -1,4 +1,4 @@
-//! Pods on all nodes, each of which asks each.
+//! Pods on all nodes, each of which calls every other.
 
 use anyhow::{Context as _, Result};
 use local_cluster::wait;
@@ -20,19 +20,19 @@ struct Pod {
     name: String,
     node: usize,
     address: String,
-    /// On the node.
+    /// The node that it runs on.
     process: String,
 }
 
 impl Pods {
-    /// Starts them, and waits until each gets answers from each.
+    /// Starts them, and waits until each gets answers from every other.
     pub(super) fn deploy(trial: &Trial) -> Result<Self> {
         let image = image::reference(&trial.site, "web-server");
         let meta = json!({"name": "web", "namespace": NAMESPACE});
         let pod = json!({
             "metadata": {"labels": {"app": "web"}},
             "spec": {
-                // Control planes take part.
+                // Run on control planes, too.
                 "tolerations": [{"operator": "Exists"}],
                 "terminationGracePeriodSeconds": 1,
                 "containers": [{"name": "web", "image": image}],
@@ -62,7 +62,7 @@ impl Pods {
         Ok(pods)
     }
 
-    /// Waits until each pod gets an answer from each, and from the Service.
+    /// Waits until each pod gets an answer from every other, and from the Service.
     pub(super) fn await_answers(&self, trial: &Trial) -> Result<()> {
         let mut last = String::new();
         let answered = wait::until("the pods to talk to each other", PATIENCE, || {
@@ -86,7 +86,7 @@ impl Pods {
     }
 }
 
-/// Those that run.
+/// The running ones.
 fn find(trial: &Trial) -> Result<Vec<Pod>> {
     let listed = trial.json(&["get", "pods", "--namespace", NAMESPACE])?;
     let listed = listed["items"].as_array().context("no pods")?;
@@ -123,7 +123,7 @@ fn process(trial: &Trial, node: usize, container: &str) -> Result<String> {
     Ok(process.context("the container does not run")?.to_owned())
 }
 
-/// What answers at this address, asked from within a pod's network.
+/// The answer of this address, requested from a pod's network.
 fn ask(trial: &Trial, from: &Pod, address: &str) -> Result<String> {
     let url = format!("http://{address}/");
     let curl = [

@@ -1,5 +1,4 @@
-//! Machines as whoever makes nodes leaves them: with a container runtime, kubeadm and the kubelet, images, and what the
-//! bootstrapper is told.
+//! Provisioned machines: with a container runtime, kubeadm and the kubelet, images, and the bootstrapper's metadata.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -26,13 +25,13 @@ const PROGRAMS: [&Part; 7] = [
     &parts::ETCDCTL,
 ];
 
-/// What pods are made of. kubeadm looks for it under its own names.
+/// The programs of static pods. kubeadm expects them under its own image names.
 struct Image {
-    /// Empty: it is not kubeadm's.
+    /// Empty, because kubeadm does not ask for it.
     name: &'static str,
     parts: &'static [&'static Part],
     tools: &'static [&'static str],
-    /// Workers have it, too.
+    /// Workers need it, too.
     is_everywhere: bool,
 }
 
@@ -88,7 +87,7 @@ const IMAGES: [Image; 8] = [
     },
 ];
 
-/// What kube-router calls, and its container at the start.
+/// Programs that kube-router calls, and that its container calls at the start.
 const ROUTER_TOOLS: [&str; 11] = [
     "sh",
     "cp",
@@ -103,13 +102,13 @@ const ROUTER_TOOLS: [&str; 11] = [
     "ip6tables-restore",
 ];
 
-/// What the hash in the metadata is of.
+/// The init secret, whose hash is in the metadata.
 const INIT_SECRET: &str = "a secret of the trial";
 
-/// How long a program may take that ends by itself. The longest is the bootstrapper of a control plane.
+/// How long a program that exits by itself may take. The slowest is the bootstrapper of a control plane.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// What a machine is to be.
+/// The role of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Runs an API server and a member of etcd.
@@ -128,20 +127,20 @@ impl Role {
     }
 }
 
-/// The machines, and the endorser whose platforms are trusted.
+/// The machines, and the endorser whose platforms they trust.
 pub struct Rig {
     /// The machines.
     pub machines: Machines,
     /// The endorser's public key.
     pub endorser: String,
-    /// Certificates of kubelets are good for minutes, so that one is renewed before long.
+    /// Certificates of kubelets are valid for minutes, so that one is renewed soon.
     are_short_lived: bool,
-    /// Archives of images, and whether workers have them.
+    /// Archives of images, and whether workers need them.
     images: Vec<(PathBuf, bool)>,
 }
 
 impl Rig {
-    /// Makes the machines' switch and registry, and all that machines find. None is switched on.
+    /// Creates the machines' switch and registry, and everything that machines need. None is switched on.
     ///
     /// # Errors
     /// When a package is missing, or a part cannot be built.
@@ -162,7 +161,7 @@ impl Rig {
         fs::write(folder.join("secret"), INIT_SECRET)?;
         fs::write(folder.join("kubelet.sh"), include_str!("kubelet.sh"))?;
         fs::write(folder.join("kubeadm.json"), proxy_settings().to_string())?;
-        // Nobody answers there: what the cluster's DNS does not know is unknown.
+        // Nobody answers there: names that the cluster's DNS does not know are unknown.
         let nameserver = format!("nameserver {}\n", machines.switch_address());
         fs::write(folder.join("resolv.conf"), nameserver)?;
         let images = write_images(&cache, folder)?;
@@ -179,12 +178,12 @@ impl Rig {
         self.machines.folder().join(name)
     }
 
-    /// A file on the disk of a machine, which has `/etc` as `etc` and `/var/lib` as `lib`.
+    /// A file on the disk of a machine, where `/etc` is `etc` and `/var/lib` is `lib`.
     pub fn on_disk(&self, number: usize, below: &str) -> PathBuf {
         self.file(&format!("node-{number}/disk")).join(below)
     }
 
-    /// Switches a new machine on, with a container runtime, the images of its role, and an attestation key. Gives the
+    /// Switches a new machine on, with a container runtime, the images of its role, and an attestation key. Returns the
     /// fingerprint of the key.
     ///
     /// # Errors
@@ -215,7 +214,7 @@ impl Rig {
         Ok(fingerprint.trim().to_owned())
     }
 
-    /// Switches a machine on, and starts its container runtime. Nothing else of it runs.
+    /// Switches a machine on, and starts only its container runtime.
     ///
     /// # Errors
     /// When the runtime does not come up.
@@ -232,7 +231,8 @@ impl Rig {
         Ok(())
     }
 
-    /// What the machine's programs are told, but the bootstrapper. Gives the configuration of its container runtime.
+    /// Writes the configuration of the machine's programs, except the bootstrapper's. Returns the one of its container
+    /// runtime.
     fn write_files(&self, number: usize) -> Result<PathBuf> {
         let folder = self.file(&format!("node-{number}"));
         let registries = folder.join("registries");
@@ -252,7 +252,7 @@ impl Rig {
             patches.join("kubeletconfiguration+merge.json"),
             kubelet.to_string(),
         )?;
-        // Nothing here outlives a power cut of the real machine anyway.
+        // Nothing here needs to survive a power cut of the real machine.
         fs::write(patches.join("etcd+json.json"), flag("--unsafe-no-fsync"))?;
         if self.are_short_lived {
             let short = flag("--cluster-signing-duration=3m");
@@ -297,7 +297,7 @@ impl Rig {
             .arg(self.file(&format!("node-{number}/patches")))
             .arg("--kubeadm-documents")
             .arg(self.file("kubeadm.json"))
-            // The machine has control groups of version 1.
+            // The real machine has control groups of version 1.
             .args(["--ignore-preflight-check", "SystemVerification"])
             .args(["--join-interval", "2"])
             .env("KUBELET_LOG", kubelet_log);
@@ -327,7 +327,7 @@ impl Rig {
     }
 }
 
-/// A bootstrapper that runs. It ends with the machine at the latest.
+/// A running bootstrapper. It ends with the machine at the latest.
 pub struct Bootstrapping {
     what: String,
     log: PathBuf,
@@ -335,7 +335,7 @@ pub struct Bootstrapping {
 }
 
 impl Bootstrapping {
-    /// Waits until it has ended well.
+    /// Waits until it has exited successfully.
     ///
     /// # Errors
     /// When it did not; the message has its last line.
@@ -348,7 +348,7 @@ impl Bootstrapping {
     }
 }
 
-/// Writes the archives of images. Each that kubeadm asks for has the name that it has for kubeadm.
+/// Writes the archives of images. Those that kubeadm asks for have kubeadm's names.
 fn write_images(cache: &Cache, folder: &Path) -> Result<Vec<(PathBuf, bool)>> {
     let names = image_names(&cache.path(&parts::KUBEADM)?)?;
     let archives = folder.join("images");
@@ -402,24 +402,24 @@ fn image_names(kubeadm: &Path) -> Result<Vec<String>> {
     Ok(output(&mut list)?.lines().map(str::to_owned).collect())
 }
 
-/// A patch for kubeadm that gives a program of the control plane one flag more.
+/// A patch for kubeadm that adds a flag to a program of the control plane.
 fn flag(flag: &str) -> String {
     json!([{"op": "add", "path": "/spec/containers/0/command/-", "value": flag}]).to_string()
 }
 
-/// What kube-proxy is told besides, as kubeadm takes it.
+/// Additional settings of kube-proxy, in kubeadm's format.
 fn proxy_settings() -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",
-        // These belong to the real machine, not to the namespace.
+        // These settings belong to the real machine, not to the namespace.
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "oomScoreAdj": 0,
     })
 }
 
-/// What kubelets of machines on one real machine are told besides; see `local_cluster`.
+/// Additional settings of kubelets of several machines on one real machine; see `local_cluster`.
 fn kubelet(control_group: &str, resolv_conf: &Path) -> Value {
     json!({
         "cgroupDriver": "cgroupfs",

@@ -1,4 +1,4 @@
-//! What is done with the machines, stage by stage, and what has to be true after each.
+//! The stages of the trial, and what must be true after each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ pub const DEMO: &str = "demo-bootstrap";
 /// The port of every node by which the join service is reached.
 const JOIN_PORT: u16 = 30090;
 
-/// How long the cluster may take to get where it should be, on a busy machine.
+/// How long the cluster may take for each step, on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The machine that becomes the cluster, the worker, and the control plane that joins.
@@ -31,7 +31,7 @@ pub(super) const FIRST: usize = 1;
 pub(super) const WORKER: usize = 2;
 pub(super) const SECOND: usize = 3;
 
-/// What CoreDNS serves: the names of the cluster.
+/// The Corefile of CoreDNS, for the names of the cluster.
 const COREFILE: &str = ".:53 {
     errors
     health
@@ -43,7 +43,7 @@ const COREFILE: &str = ".:53 {
 }
 ";
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 pub struct Outcome {
     stages: Vec<(Duration, &'static str)>,
@@ -62,7 +62,7 @@ impl fmt::Display for Outcome {
 /// Goes through all stages. The machines are gone afterwards.
 ///
 /// # Errors
-/// When one of them fails. The logs are kept then.
+/// When one of them fails. The logs are kept in this case.
 pub fn run() -> Result<Outcome> {
     let mut trial = Trial::prepare(None, false)?;
     let reached = try_all(&mut trial);
@@ -98,10 +98,10 @@ fn try_all(trial: &mut Trial) -> Result<String> {
     ))
 }
 
-/// Three machines to a cluster with the platform, which stays.
+/// Makes a cluster with the platform of three machines, which stays.
 ///
 /// # Errors
-/// When a stage fails. The machines are gone then.
+/// When a stage fails. The machines are removed in this case.
 pub fn demo() -> Result<Outcome> {
     let mut trial = Trial::prepare(Some(DEMO), true)?;
     let reached = show(&mut trial);
@@ -137,9 +137,9 @@ pub(super) fn node(number: usize) -> String {
 pub(super) struct Trial {
     pub(super) rig: Rig,
     pub(super) site: Site,
-    /// What `kco init` writes.
+    /// The output folder of `kco init`.
     pub(super) cluster: PathBuf,
-    /// Somebody watches what `kco` says.
+    /// Whether somebody watches the output of `kco`.
     is_shown: bool,
     stages: Vec<(Duration, &'static str)>,
     since: Instant,
@@ -148,7 +148,7 @@ pub(super) struct Trial {
 impl Trial {
     fn prepare(name: Option<&str>, is_shown: bool) -> Result<Self> {
         let since = Instant::now();
-        // Whoever watches keeps the cluster.
+        // If somebody watches, the cluster is kept.
         let rig = Rig::start(name, !is_shown)?;
         let cluster = rig.file("cluster");
         let kubeconfig = cluster.join("admin.conf");
@@ -169,7 +169,7 @@ impl Trial {
         Ok(trial)
     }
 
-    /// After a failure, says beside the logs what the cluster was like.
+    /// After a failure, adds the state of the cluster to the logs.
     fn keep_objects(&self, reached: &Result<String>) {
         if reached.is_ok() {
             return;
@@ -188,7 +188,7 @@ impl Trial {
         ] {
             let ask = [ask, &["--request-timeout=5s"]].concat();
             let said = self.kubectl(&ask).unwrap_or_else(|error| format!("{error:#}\n"));
-            // It is for the person who looks next, beside the failure itself.
+            // For the person who looks at the failure.
             let _ = std::fs::write(self.rig.file("logs").join(file), said);
         }
     }
@@ -201,7 +201,7 @@ impl Trial {
         self.since = Instant::now();
     }
 
-    /// A cluster of three machines, with the join service and a network of pods.
+    /// A cluster of three machines, with the join service and a pod network.
     fn make_cluster(&mut self, with_wrong_requests: bool) -> Result<()> {
         self.rig.switch_on_bare(FIRST, Role::ControlPlane)?;
         let bootstrapper = self.rig.bootstrap(FIRST, Role::ControlPlane, &[])?;
@@ -228,7 +228,7 @@ impl Trial {
         self.check_members()
     }
 
-    /// `kco init` of the right request, with more arguments.
+    /// `kco init` with the right request and additional arguments.
     fn init(&self, further: &[&str]) -> Result<Command> {
         let pods = self.rig.machines.pods();
         let mut kco = self.init_of(parts::KUBEADM.version(), &pods)?;
@@ -236,7 +236,7 @@ impl Trial {
         Ok(kco)
     }
 
-    /// Runs a command to its end, on this terminal where somebody watches.
+    /// Runs a command to its end, with its output on this terminal if somebody watches.
     fn follow(&self, mut command: Command) -> Result<()> {
         if !self.is_shown {
             return self.site.run(command).map(drop);
@@ -263,11 +263,12 @@ impl Trial {
         Ok(kco)
     }
 
-    /// What kubeadm does not take is refused before the node is locked, so that the right request comes in time.
+    /// A request that kubeadm does not accept is refused before the node is locked, so the right request can still
+    /// come.
     fn refuse_wrong_requests(&self) -> Result<()> {
         let machines = &self.rig.machines;
         let (version, pods) = (parts::KUBEADM.version(), machines.pods());
-        // As many addresses as a node has pods are asked for, and there are two.
+        // A node needs as many addresses as it may have pods, and there are two.
         let too_few = format!("{}/31", pods.split('/').next().unwrap_or_default());
         for (version, pods) in [
             ("v1.10.0", pods.as_str()),
@@ -297,8 +298,8 @@ impl Trial {
         self.site.run(install).map(drop)
     }
 
-    /// kubeadm's settings of CoreDNS name plugins that the local cluster's build of it leaves out. The cluster's own names are
-    /// all that is asked for here.
+    /// kubeadm's settings of CoreDNS name plugins that the local cluster's build leaves out. Only the cluster's own
+    /// names are needed here.
     fn shorten_corefile(&self) -> Result<()> {
         let patch = json!({"data": {"Corefile": COREFILE}}).to_string();
         let config = ["configmap", "coredns", "--namespace", "kube-system"];
@@ -328,7 +329,7 @@ impl Trial {
         self.await_join_service(FIRST)
     }
 
-    /// Waits until the join service is reached by its port of this node, through its kube-proxy.
+    /// Waits until the join service answers on the port of this node, through its kube-proxy.
     pub(super) fn await_join_service(&self, number: usize) -> Result<()> {
         let address = SocketAddr::from((self.rig.machines.address(number), JOIN_PORT));
         wait::until(&format!("the join service at {address}"), PATIENCE, || {
@@ -351,7 +352,7 @@ impl Trial {
         self.await_ready(number)
     }
 
-    /// Waits until a node is ready, which it is with its network.
+    /// Waits until a node is ready, which requires the pod network.
     pub(super) fn await_ready(&self, number: usize) -> Result<()> {
         let node = format!("node/node-{number}");
         let ready = ["wait", "--for=condition=Ready", &node, "--timeout=1s"];
@@ -359,8 +360,8 @@ impl Trial {
         Ok(())
     }
 
-    /// The platform, by the second run of `kco init`, which goes on from the cluster. Control planes take its pods,
-    /// too. Says how many run on which node.
+    /// Installs the platform by the second run of `kco init`, which continues with the existing cluster. Its pods run
+    /// on control planes, too. Returns how many run on which node.
     fn install_platform(&self, profile: &Profile) -> Result<String> {
         let (first, second) = (node(FIRST), node(SECOND));
         let taint = "node-role.kubernetes.io/control-plane:NoSchedule-";

@@ -1,4 +1,4 @@
-//! What happens to a cluster in its life: a machine is rebooted, certificates are renewed, a control plane goes.
+//! Events in the life of a cluster: a machine is rebooted, certificates are renewed, a control plane is removed.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::pods::Pods;
 use super::rig::Role;
 use super::trial::{FIRST, PATIENCE, SECOND, Trial, WORKER};
 
-/// Ends these programs of a machine, whose processes are all that is seen there.
+/// Ends these programs of a machine, whose processes are the only ones visible there.
 const END: &str = r#"
 for process in /proc/[0-9]*; do
     line=$(tr '\0' ' ' <"$process/cmdline" 2>/dev/null) || continue
@@ -22,14 +22,14 @@ for process in /proc/[0-9]*; do
 done
 "#;
 
-/// So soon is a node that is not heard of no longer ready, and some.
+/// How soon a node that is not heard of stops being ready, with some margin.
 const SILENCE: Duration = Duration::from_secs(100);
 
-/// Certificates of kubelets are renewed between 36 and 132 seconds after they were issued for three minutes.
+/// Certificates of kubelets for three minutes are renewed between 36 and 132 seconds after they were issued.
 const ROTATION: Duration = Duration::from_mins(4);
 
 impl Trial {
-    /// The worker loses its power and comes back, as a kubelet, without init or join.
+    /// The worker loses its power and comes back as a kubelet, without init or join.
     pub(super) fn reboot_worker(&mut self, pods: &Pods) -> Result<()> {
         let before = self.membership()?;
         let lease = self.lease()?;
@@ -62,7 +62,7 @@ impl Trial {
         Ok(lease["spec"]["renewTime"].clone())
     }
 
-    /// What is changed by joining: the Node itself, and the state of what the join service writes down for it.
+    /// The objects that joining changes: the Node itself, and the JoiningNode of the join service.
     fn membership(&self) -> Result<[Value; 2]> {
         let name = format!("node-{WORKER}");
         let node = self.json(&["get", "node", &name])?;
@@ -73,7 +73,7 @@ impl Trial {
         ])
     }
 
-    /// All certificates of kubeadm on the first control plane are renewed, and its programs started again.
+    /// All certificates of kubeadm on the first control plane are renewed, and its programs restarted.
     pub(super) fn renew_certificates(&self) -> Result<()> {
         let before = self.expiry()?;
         let machines = &self.rig.machines;
@@ -85,7 +85,7 @@ impl Trial {
             "etcd",
         ];
         machines.output(FIRST, &[&["sh", "-c", END, "end"][..], &programs].concat())?;
-        // Whoever asks etcd before it is back ends, and is started again later and later.
+        // Programs that need etcd before it is back exit, and are restarted with growing pauses.
         wait::until("the API server after the renewal", 2 * PATIENCE, || {
             let is_ready = self.kubectl(&["get", "--raw", "/readyz"]).is_ok();
             let is_new = || self.expiry().is_ok_and(|expiry| expiry != before);
@@ -104,8 +104,8 @@ impl Trial {
         Ok(line.context("no certificate")?.1.trim().to_owned())
     }
 
-    /// The kubelet of the control plane that joined ends for good. `kco node reset` takes the node out, with its member of
-    /// etcd, which is still there: of two members both are needed to remove one. Then its power is cut.
+    /// The kubelet of the control plane that joined ends for good. `kco node reset` removes the node and its etcd
+    /// member, which still runs: to remove one of two members, both are needed. Then its power is cut.
     pub(super) fn remove_control_plane(&mut self) -> Result<()> {
         ensure!(self.members()? == 2, "etcd has not two members");
         let name = format!("node-{SECOND}");
@@ -132,7 +132,7 @@ impl Trial {
         let nodes = self.json(&["get", "nodes"])?;
         let count = nodes["items"].as_array().map_or(0, Vec::len);
         ensure!(count == 2, "there are {count} nodes");
-        // What is left goes on.
+        // The rest keeps working.
         self.kubectl(&["create", "configmap", "written-later", "--namespace", "trial"])?;
         self.await_join_service(WORKER)
     }
@@ -142,7 +142,7 @@ impl Trial {
         output(reset.args(further))
     }
 
-    /// The members of etcd, as its own client counts them on the first machine.
+    /// The members of etcd, according to etcdctl on the first machine.
     fn members(&self) -> Result<usize> {
         let pki = "/etc/kubernetes/pki/etcd";
         let files = [
@@ -157,7 +157,8 @@ impl Trial {
         Ok(listed.lines().filter(|line| line.contains("started")).count())
     }
 
-    /// Waits until the worker's kubelet has a later certificate than the one that it joined with. Gives how many it got.
+    /// Waits until the worker's kubelet has a later certificate than the one that it joined with. Returns how many it
+    /// got.
     pub(super) fn await_rotation(&self) -> Result<usize> {
         let folder = self.rig.on_disk(WORKER, "lib/kubelet/pki");
         wait::until("a certificate of the kubelet", ROTATION, || {

@@ -11,10 +11,10 @@ use crate::{Namespace, image, progress};
 
 const NAME: &str = "columned";
 
-/// Longer than core-provider takes until it looks at a definition again.
+/// Longer than core-provider takes until its next pass over a definition.
 const LOOKED_AT_AGAIN: Duration = Duration::from_secs(7);
 
-/// Gives both tables as they are printed.
+/// Returns both tables as printed.
 ///
 /// # Errors
 /// When a column is not there or shows something else, or the type is written again.

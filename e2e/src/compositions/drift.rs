@@ -1,7 +1,7 @@
-//! Objects of a composition's release changed by others: how soon they are put back.
+//! Objects of a composition's release changed by others: how soon they are corrected.
 //!
-//! Times come from the audit log: from the answer to the edit until the answer to the last write that puts the object
-//! back. So neither the start of a client nor a look at the object is in them.
+//! Times come from the audit log: from the answer to the edit until the answer to the last write that corrects the
+//! object. So they do not include the start of a client or the time until somebody looks at the object.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::releases::drift::{CASES, Case, RELEASE};
 use crate::releases::{TrialChart, bare, difference};
 use crate::{Namespace, progress};
 
-/// How long repairs took.
+/// How long corrections took.
 #[derive(Debug, Default)]
 pub struct Times {
-    /// What was done, and how long until it was undone.
+    /// What was done, and how long until it was corrected.
     pub took: Vec<(String, Duration)>,
-    /// Edits that were not put back.
+    /// Edits that were not corrected.
     pub faults: Vec<String>,
 }
 
 impl Times {
-    /// As long as so many of a hundred took at most.
+    /// The percentile of the durations.
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut all: Vec<Duration> = self.took.iter().map(|(_, took)| *took).collect();
         all.sort_unstable();
@@ -61,10 +61,10 @@ impl std::fmt::Display for Times {
     }
 }
 
-/// Makes so many edits, of every way in turn, each after the one before was put back.
+/// Makes this many edits, of each kind in turn, each after the previous one was corrected.
 ///
-/// Secrets are left out: they are not watched, so that a controller needs no right to read others, and are put back
-/// at the next full comparison.
+/// Secrets are left out: they are not watched, so that a controller needs no right to read those of others, and are
+/// corrected at the next full comparison.
 ///
 /// # Errors
 /// When the composition is not released or an edit cannot be made.
@@ -99,18 +99,18 @@ pub fn run(rig: &Rig, edits: usize) -> Result<Times> {
     Ok(times)
 }
 
-/// Sees edits and what becomes of them.
+/// Finds edits and their corrections in the audit log.
 pub struct Watcher<'w> {
     /// The audit log.
     pub audit: Audit,
-    /// The user that puts things back.
+    /// The user that corrects.
     pub controller: String,
-    /// Where the objects are.
+    /// The namespace of the objects.
     pub namespace: &'w Namespace,
 }
 
 impl Watcher<'_> {
-    /// Edits an object with kubectl and waits until it is as it was before; says how long that took.
+    /// Edits an object with kubectl and waits until it is as it was before; returns how long that took.
     ///
     /// # Errors
     /// When the edit is refused, or the object is not put back in minutes.
@@ -148,7 +148,7 @@ impl Watcher<'_> {
                 .object(resource, name)?
                 .is_some_and(|now| difference(std::slice::from_ref(&before), &[now]).is_none());
             let (edited, put_back): (Timestamp, Timestamp) = (edited.parse()?, put_back.parse()?);
-            // The controller may have answered to an edit before this one.
+            // The controller may have reacted to the previous edit.
             let took = Duration::try_from(put_back.duration_since(edited)).ok();
             Ok(took.filter(|_| is_as_before))
         })

@@ -1,12 +1,12 @@
 //! The permissions of releases, rule by rule: is each one needed, and are they enough?
 //!
-//! A composition lives through install, drift, upgrades and uninstall under the identity of its controller, while every
-//! role that it has and every request that it makes is written down. Then each rule is taken out of the role in turn,
-//! and the API server itself is asked which of those requests it would refuse: one that nothing needs is one too many.
-//! A request that was refused while nothing was taken out is a rule too few.
+//! A composition goes through install, drift, upgrades and uninstall with the rights of its controller, while every
+//! role that it has and every request that it makes is recorded. Then each rule is removed from the role in turn, and
+//! the API server is asked which of those requests it would refuse: if none, the rule is not needed. A request that was
+//! refused with all rules in place means that a rule is missing.
 //!
-//! A rule is one verb on one object, or on all of a kind where it names none; the records of a release are taken as
-//! one object, since which of them are written depends on how long the release lives.
+//! A rule is one verb on one object, or on all objects of a kind if it names none. The records of a release count as
+//! one object, because which of them are written depends on how long the release exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -26,8 +26,8 @@ use crate::namespace::condition;
 use crate::releases::TrialChart;
 use crate::{Namespace, progress};
 
-/// What most charts have, hooks, objects that come and go, lookups, kinds of the chart's own, and what lies outside of
-/// namespaces.
+/// Features of most charts: hooks, objects that are added and removed, lookups, kinds of the chart's own,
+/// cluster-scoped objects.
 pub const CHARTS: [&str; 24] = [
     "added",
     "claim",
@@ -55,20 +55,20 @@ pub const CHARTS: [&str; 24] = [
     "webhook",
 ];
 
-/// The role that is written in place of the release's own.
+/// The role that is written instead of the release's own.
 const ROLE: &str = "exactness";
 
-/// How long the API server may take to act by a role.
+/// How long the API server may take to apply a changed role.
 const IN_FORCE_WITHIN: Duration = Duration::from_secs(5);
 
-/// What became of one chart.
+/// The result for one chart.
 #[derive(Debug, Default)]
 pub struct Row {
     /// The chart.
     pub chart: String,
-    /// How many rules its composition was ever given.
+    /// How many rules its composition ever had.
     pub rules: usize,
-    /// Those without which no request fails.
+    /// Rules without which a request fails.
     pub surplus: Vec<String>,
     /// Requests that were refused.
     pub denied: Vec<String>,
@@ -187,7 +187,7 @@ impl<'r> Life<'r> {
         compose(namespace, &[composition("first")])?;
         await_released(namespace, &self.type_, 1)?;
         self.drift()?;
-        // As many revisions that the first record goes.
+        // As many revisions as it takes for the first record to be deleted.
         for (revision, word) in (2..).zip(["second", "first", "second", "first"]) {
             compose(namespace, &[composition(word)])?;
             namespace.wait(&self.type_.resource(), NAME, |object| {
@@ -202,7 +202,7 @@ impl<'r> Life<'r> {
         Ok(())
     }
 
-    /// Every object that is watched gets a label of others, and is deleted.
+    /// Every watched object gets a label from somebody else, and is deleted.
     fn drift(&self) -> Result<()> {
         let resource = self.type_.resource();
         let composition = self.namespace.get(&resource, NAME)?.context("it is gone")?;
@@ -211,7 +211,7 @@ impl<'r> Life<'r> {
             let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
             let kind = format!("{}.{group}", text("resource"));
             let (kind, name) = (kind.trim_end_matches('.'), text("name"));
-            // Others' objects would go along with a definition.
+            // Objects of others would be deleted along with a definition.
             if ["secrets", "customresourcedefinitions.apiextensions.k8s.io"].contains(&kind) {
                 continue;
             }
@@ -228,7 +228,7 @@ impl<'r> Life<'r> {
         Ok(())
     }
 
-    /// What the controller asked for, each once, and what of it was refused.
+    /// The requests of the controller, each once, and those of them that were refused.
     fn requests(&self) -> Result<(BTreeSet<Access>, Vec<String>)> {
         let (mut asked, mut denied) = (BTreeSet::new(), Vec::new());
         for record in self.rig.platform.plane().audit().since(self.begun)? {
@@ -245,7 +245,7 @@ impl<'r> Life<'r> {
     }
 }
 
-/// What authorisation is asked for one request.
+/// The attributes that are authorised for one request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Access {
     namespace: String,
@@ -257,14 +257,14 @@ struct Access {
 }
 
 impl Access {
-    /// A server-side apply that made the object was authorised as `create` as well.
+    /// A server-side apply that created the object was authorised as `create` as well.
     fn of(record: &AuditRecord) -> Vec<Self> {
         let made = record.verb == "patch" && record.code == 201;
         let mut resource = record.resource.clone();
         if !record.subresource.is_empty() {
             resource = format!("{resource}/{}", record.subresource);
         }
-        // The end of a watch was no request.
+        // The end of a watch is not a request.
         if record.verb == "watch" && record.stage == Stage::ResponseComplete {
             return Vec::new();
         }
@@ -307,7 +307,7 @@ struct Rule {
     group: String,
     resource: String,
     verb: String,
-    /// None for all; several for the records of a release.
+    /// `None` for all; several for the records of a release.
     names: Option<BTreeSet<String>>,
 }
 
@@ -358,7 +358,7 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Every state of every role, as a watch told it.
+/// Every state of every role, from a watch.
 struct RoleLog {
     folder: TempDir,
     watches: Vec<Child>,
@@ -376,7 +376,7 @@ impl RoleLog {
             let log = File::create(folder.path().join(kind))?;
             watches.push(command.stdout(log).stderr(Stdio::null()).spawn()?);
         }
-        // The watch has begun once it has told of what is there.
+        // The watch has begun once it has reported the existing objects.
         until("the roles to be watched", || {
             let has_begun = |kind: &&str| folder.path().join(kind).metadata().is_ok_and(|log| log.len() > 0);
             Ok(ROLE_KINDS.iter().all(has_begun).then_some(()))
@@ -384,7 +384,7 @@ impl RoleLog {
         Ok(Self { folder, watches })
     }
 
-    /// All rules that any release of the type was ever given.
+    /// All rules that any release of the type ever had.
     fn rules(&self, plural: &str) -> Result<BTreeSet<Rule>> {
         let prefix = format!("composition:{plural}:");
         let mut rules = BTreeSet::new();
@@ -392,7 +392,7 @@ impl RoleLog {
         for kind in ROLE_KINDS {
             let log = File::open(self.folder.path().join(kind))?;
             for role in serde_json::Deserializer::from_reader(log).into_iter::<Value>() {
-                // The last one may be half written.
+                // The last line may be incomplete.
                 let Ok(role) = role else { break };
                 let text = |field: &str| role["metadata"][field].as_str().unwrap_or_default().to_owned();
                 if !text("name").starts_with(&prefix) {
@@ -470,7 +470,7 @@ fn taken_apart(namespace: &str, rule: &Value) -> Vec<Rule> {
     rules
 }
 
-/// The requests of a controller, asked again with other roles.
+/// The requests of a controller, checked again with other roles.
 struct Replay {
     user: String,
     admin: Admin,
@@ -508,7 +508,7 @@ impl Replay {
         Ok(surplus)
     }
 
-    /// False when it is still allowed after a while: something else allows it.
+    /// False if it is still allowed after a while, because something else allows it.
     fn await_denial(&self, access: &Access) -> Result<bool> {
         let begun = Instant::now();
         while self.is_allowed(access)? {
@@ -538,7 +538,7 @@ impl Replay {
 
     fn bind(&self, place: &str) -> Result<()> {
         if !place.is_empty() {
-            // The release may have brought the namespace, and taken it along.
+            // The release may have brought the namespace, and removed it.
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}});
             let path = format!("/api/v1/namespaces/{place}?fieldManager={ROLE}");
             self.admin.send(Method::PATCH, &path, Body::Apply(&namespace))?;
@@ -574,7 +574,7 @@ impl Replay {
     }
 }
 
-/// Kind and path of our role or binding in a namespace, or outside of all.
+/// Kind and path of our role or binding in a namespace, or cluster-wide.
 fn at(place: &str, kind: &str) -> (String, String) {
     let plural = format!("{}s", kind.to_lowercase());
     let group = "/apis/rbac.authorization.k8s.io/v1";

@@ -1,7 +1,8 @@
-//! Compositions of tenants that cost all they can, beside those of an honest one: how much longer its changes take.
+//! Compositions of tenants that use as many resources as they can, beside those of an honest tenant: how much longer do
+//! its changes take?
 //!
-//! Times come from the audit log: from the answer to the edit until the answer to the controller's last write of the status
-//! before the next edit of that composition, or, where there is none, after it.
+//! Times come from the audit log: from the answer to the edit until the answer to the controller's last write of the
+//! status before the next edit of that composition, or, if there is none before it, to the first one after it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,30 +19,30 @@ use crate::admin::{AGENT, Admin, Body};
 use crate::attacks::records;
 use crate::{Namespace, image, progress};
 
-/// The most that a change may take beside hostile compositions, for what it takes without them.
+/// The longest that a change may take beside hostile compositions, as a multiple of the time without them.
 pub const GOAL: f64 = 1.5;
 
 /// How often every honest composition is changed.
 const ROUNDS: usize = 4;
 
-/// How long hostile compositions may come to what they do before the honest ones are measured beside them.
+/// How long hostile compositions run before the honest ones are measured beside them.
 const SETTLED: Duration = Duration::from_secs(20);
 
-/// From the touch of one hostile composition to that of the next.
+/// The pause between touching one hostile composition and the next.
 const TOUCHED_EVERY: Duration = Duration::from_millis(100);
 
-/// From one change of honest compositions to the next.
+/// The pause between two changes of honest compositions.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// How long a change may take until it is called lost.
+/// How long a change may take before it counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
-/// What a tenant does, and what its compositions have in their spec.
+/// What a tenant does, and the spec of its compositions.
 struct Hostile {
     name: &'static str,
     what: &'static str,
     spec: fn(usize) -> Value,
-    /// The text of a release record that was there before the composition.
+    /// The text of a release record that exists before the composition.
     record: Option<fn() -> Vec<u8>>,
     /// Its compositions are deleted at once.
     deleted: bool,
@@ -109,7 +110,7 @@ fn hostile() -> Vec<Hostile> {
     ]
 }
 
-/// What changes of honest compositions took.
+/// How long changes of honest compositions took.
 #[derive(Debug, Default)]
 struct Times {
     took: Vec<Duration>,
@@ -125,7 +126,7 @@ impl Times {
     }
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Fairness {
     honest: usize,
@@ -136,17 +137,18 @@ pub struct Fairness {
     kinds: Vec<(&'static str, usize)>,
     /// Programs and the most memory that they had, in bytes.
     memory: Vec<(&'static str, u64)>,
-    /// What ended that should not have.
+    /// Programs that exited but should not have.
     restarts: Vec<String>,
 }
 
 impl Fairness {
-    /// How many times as long a change took beside hostile compositions, at the 95th percentile.
+    /// How many times longer a change took beside hostile compositions, at the 95th percentile.
     pub fn ratio(&self) -> f64 {
         self.beside.percentile(95).as_secs_f64() / self.alone.percentile(95).as_secs_f64()
     }
 
-    /// True when nothing was lost and nothing ended. How long it took is told, not judged: that depends on the machine.
+    /// True if nothing was lost and no program exited. The duration is reported but not checked, because it depends on
+    /// the machine.
     pub fn is_well(&self) -> bool {
         self.alone.lost + self.beside.lost == 0 && self.restarts.is_empty()
     }
@@ -196,7 +198,8 @@ impl std::fmt::Display for Fairness {
     }
 }
 
-/// Changes honest compositions, first alone, then beside so many hostile ones of each kind; each kind has a namespace.
+/// Changes honest compositions, first alone, then beside this many hostile ones of each kind; each kind has its own
+/// namespace.
 ///
 /// # Errors
 /// When the honest ones are not released, or an object cannot be written.
@@ -218,7 +221,7 @@ pub fn run(rig: &Rig, honest: usize, hostile_each: usize) -> Result<Fairness> {
     let is_over = AtomicBool::new(false);
     let beside = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // One of each kind in turn, so that what a kind costs is spread over the time.
+            // One of each kind in turn, so that the cost of a kind is spread over time.
             let all = (0..hostile_each).flat_map(|number| tenants.iter().map(move |tenant| (number, tenant)));
             let mut turns = all.cycle().zip(1_u64..);
             while !is_over.load(Ordering::Relaxed)
@@ -226,7 +229,7 @@ pub fn run(rig: &Rig, honest: usize, hostile_each: usize) -> Result<Fairness> {
             {
                 let touch = json!({"metadata": {"annotations": {"krateo.io/turn": turn.to_string()}}});
                 let path = type_.path(tenant.namespace(), &kind.composition(number));
-                // What is being deleted may refuse; others have their turn.
+                // A composition that is being deleted may refuse; then it is the next one's turn.
                 let _ = touching.send(Method::PATCH, &path, Body::Merge(&touch));
                 std::thread::sleep(TOUCHED_EVERY);
             }
@@ -258,7 +261,7 @@ pub fn run(rig: &Rig, honest: usize, hostile_each: usize) -> Result<Fairness> {
     Ok(fairness)
 }
 
-/// How many compositions are released, by their conditions: whole objects may be too deep to be read here.
+/// How many compositions are released, by their conditions: whole objects may be nested too deep to be parsed here.
 fn released(tenant: &Namespace, type_: &Type) -> Result<usize> {
     let conditions =
         r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Released")].status}{"\n"}{end}"#;
@@ -266,7 +269,7 @@ fn released(tenant: &Namespace, type_: &Type) -> Result<usize> {
     Ok(all.lines().filter(|line| *line == "True").count())
 }
 
-/// Makes hostile compositions of a kind.
+/// Creates hostile compositions of a kind.
 fn invade(rig: &Rig, type_: &Type, kind: &Hostile, count: usize) -> Result<Namespace> {
     let tenant = rig.platform.namespace(&format!("fairness-{}", kind.name))?;
     if let Some(text) = kind.record {
@@ -332,7 +335,7 @@ impl<'a> Shop<'a> {
                 std::thread::sleep(PAUSE);
             }
         }
-        // What is not released by then is not counted as answered.
+        // A change that is not released by then does not count as answered.
         let greeting = format!("{word} {}", ROUNDS - 1);
         let _ = until_within(LOST, "the last changes to be released", || {
             let maps = self.namespace.kubectl(&[
@@ -374,7 +377,7 @@ impl<'a> Shop<'a> {
         for edits in edits.into_values() {
             let mut answered = None;
             for (edited, answer) in edits.into_iter().rev() {
-                // One that was overtaken by the next edit is answered with it.
+                // A change that was overtaken by the next one is answered together with it.
                 answered = answer.or(answered);
                 match answered {
                     Some(answered) => {

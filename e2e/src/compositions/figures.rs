@@ -1,5 +1,5 @@
-//! The figures that core-provider and a controller push while a composition lives and goes, by the names of the
-//! contract.
+//! The metrics that core-provider and a controller push while a composition is installed and removed, under the names
+//! of Krateo's contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ const RELEASE: [&str; 6] = [
     "helm_uninstall",
 ];
 
-/// For everything of a composition's life, what must have happened by its end.
+/// For each part of a composition's life, the metrics that must have values by its end.
 const HAPPENS: [&str; 12] = [
     "startup.success",
     "reconcile.success",
@@ -68,7 +68,7 @@ const HAPPENS: [&str; 12] = [
     "status.update.duration_seconds",
 ];
 
-/// The environment of a program that pushes its figures to this collector.
+/// The environment of a program that pushes its metrics to this collector.
 pub(super) fn pushed_to(collector: &str) -> [(&'static str, &str); 3] {
     [
         ("OTEL_ENABLED", "true"),
@@ -77,7 +77,7 @@ pub(super) fn pushed_to(collector: &str) -> [(&'static str, &str); 3] {
     ]
 }
 
-/// Lets a composition live and go, and gives what is wrong with the figures that were pushed meanwhile.
+/// Installs and removes a composition, and returns what is wrong with the metrics that were pushed meanwhile.
 ///
 /// # Errors
 /// When the composition does not come or go, or something that happened never becomes a figure.
@@ -179,7 +179,7 @@ fn live_and_go(namespace: &crate::Namespace, type_: &Type) -> Result<()> {
     namespace.wait_gone(&type_.resource(), name)
 }
 
-/// Waits for a push in which all that has happened has become a figure.
+/// Waits for a push that contains everything that has happened.
 fn await_pushed(
     rig: &Rig,
     (attribute, value): (&str, &str),
@@ -206,7 +206,7 @@ fn await_pushed(
     pushed.with_context(|| format!("nothing was counted as {missing:?}"))
 }
 
-/// What of the contract's is not there, or is something else.
+/// Metrics of the contract that are missing, or have another type.
 fn misnamed(pushed: &Pushed, prefix: &str) -> BTreeSet<String> {
     let mut wrong = BTreeSet::new();
     for part in PARTS {

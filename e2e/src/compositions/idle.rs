@@ -1,4 +1,4 @@
-//! Many compositions that nobody touches: who writes anything.
+//! Many compositions that nobody touches: does anybody write?
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::platform::NAMESPACE;
 use crate::releases::TrialChart;
 use crate::{Namespace, image, progress};
 
-/// How often controllers look again.
+/// The resync interval of controllers.
 const RESYNC: (&str, &str) = ("COMPOSITION_CONTROLLER_RESYNC_INTERVAL", "30s");
 
-/// After so long without a write everything has come to rest.
+/// After this long without a write, everything is idle.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What was asked while nothing changed.
+/// The requests while nothing changed.
 #[derive(Debug, Default)]
 pub struct Idle {
     /// How many compositions there were.
     pub compositions: usize,
-    /// How long it was listened.
+    /// How long requests were counted.
     pub time: Duration,
     /// Requests of our programs, Leases aside.
     pub requests: usize,
@@ -43,7 +43,8 @@ impl std::fmt::Display for Idle {
     }
 }
 
-/// Makes so many compositions, a third of them of a chart that renders differently each time, and listens for a while.
+/// Creates this many compositions, a third of them of a chart that renders differently each time, and counts requests
+/// for a while.
 ///
 /// # Errors
 /// When they are not released.
@@ -98,7 +99,7 @@ fn fill(namespace: &Namespace, type_: &Type, count: usize) -> Result<()> {
     await_released(namespace, type_, count)
 }
 
-/// What our programs have asked since.
+/// The requests of our programs since then.
 fn listen(rig: &Rig, mark: local_cluster::audit::Mark) -> Result<Idle> {
     let mut idle = Idle::default();
     for record in rig.platform.plane().audit().since(mark)? {

@@ -1,4 +1,4 @@
-//! Large compositions: what the programs take that look at hundreds of them.
+//! Large compositions: memory of the programs that watch hundreds of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,19 +12,19 @@ use crate::collector::Figure;
 use crate::platform::NAMESPACE;
 use crate::{ChartFolder, Namespace, image, progress};
 
-/// How much text each has in its spec. An API server stores 1.5 MiB of an object.
+/// Size of the text in the spec of each. An API server stores at most 1.5 MiB per object.
 const TEXT: usize = 1_400_000;
 
-/// How many are changed once their controller was restarted.
+/// How many are changed after their controller was restarted.
 const CHANGED: usize = 10;
 
-/// The memory that `charts/core-provider` gives to each of the programs, in bytes.
+/// The memory limit of each program in `charts/core-provider`, in bytes.
 const LIMIT: u64 = 512 << 20;
 
 /// How long all of them may take.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// What was seen.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Large {
     compositions: usize,
@@ -33,12 +33,12 @@ pub struct Large {
     changed: usize,
     moved: usize,
     time: Duration,
-    /// Programs and the most memory that they had, in bytes.
+    /// Programs and their peak memory, in bytes.
     memory: Vec<(&'static str, u64)>,
 }
 
 impl Large {
-    /// True when all were released, also after each change, and no program took more than its pod has.
+    /// True if all were released, also after each change, and no program used more than its limit.
     pub fn is_well(&self) -> bool {
         let changed = CHANGED.min(self.compositions);
         (self.released, self.changed, self.moved) == (self.compositions, changed, self.compositions)
@@ -72,8 +72,8 @@ impl std::fmt::Display for Large {
     }
 }
 
-/// Releases so many large compositions of one type, restarts their controller, changes some of them, and has all of them
-/// moved to another version of the chart.
+/// Releases this many large compositions of one type, restarts their controller, changes some of them, and moves all of
+/// them to another version of the chart.
 ///
 /// # Errors
 /// When a program cannot be run.
@@ -160,7 +160,7 @@ pub fn run(rig: &Rig, compositions: usize) -> Result<Large> {
 }
 
 impl Large {
-    /// Notes what the programs have taken by now.
+    /// Records the memory of the programs so far.
     fn note(&mut self, rig: &Rig, type_: &Type, controller: &'static str) -> Result<()> {
         for (name, program) in programs(type_) {
             let peak = rig.platform.plane().usage(&program)?.peak;
@@ -184,7 +184,7 @@ fn push(rig: &Rig, version: &str) -> Result<String> {
     chart.package(site)?.push(site, &rig.registry, &["--plain-http"])
 }
 
-/// Text that a release record can hold, whose Secret has a MiB at most: it is compressed.
+/// Text that fits into a release record, whose Secret has at most a MiB, because it is compressed.
 fn spec(number: usize) -> Value {
     let mut text = String::new();
     for line in 0.. {
@@ -206,7 +206,7 @@ fn run_controller(rig: &Rig, type_: &Type, service: &str) -> Result<()> {
         .run_controller_with(&type_.plural, &type_.version, &environment)
 }
 
-/// How many passes a controller has told of.
+/// How many passes a controller has counted.
 fn passes(rig: &Rig, service: &str) -> usize {
     let pushed = rig.collector.pushed("service.name", service);
     let figure = pushed.and_then(|pushed| {
@@ -222,7 +222,7 @@ fn passes(rig: &Rig, service: &str) -> usize {
     }
 }
 
-/// Waits until the releases of so many say in their configuration this, and gives how many do.
+/// Waits until the ConfigMaps of this many releases have this text, and returns how many do.
 fn reaches(namespace: &Namespace, field: &str, text: &str, count: usize) -> usize {
     let columns = format!("jsonpath={{range .items[*]}}{{.data.{field}}}{{\"\\n\"}}{{end}}");
     let mut found = 0;

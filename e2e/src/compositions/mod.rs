@@ -1,5 +1,6 @@
-//! Compositions tried on a control plane without nodes, each controller as its own ServiceAccount: what their
-//! permissions are good for, what their namespaces leave, how soon drift is put back, and what idles.
+//! Compositions on a control plane without nodes, each controller as its own ServiceAccount: whether their permissions
+//! suffice, what deleted namespaces leave behind, how soon drift is corrected, and whether anything is written while
+//! nothing changes.
 
 pub mod columns;
 pub mod drift;
@@ -27,7 +28,7 @@ use crate::namespace::condition;
 use crate::platform::NAMESPACE;
 use crate::{ChartFolder, Collector, HostPlatform, Namespace, image};
 
-/// How long anything may take until it is called lost.
+/// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// As many as `charts/core-provider` gives to controllers.
@@ -41,7 +42,7 @@ pub struct Rig {
     _pods: ReadyPods,
 }
 
-/// A type that a chart has become.
+/// A type made from a chart.
 #[derive(Debug, Clone)]
 pub struct Type {
     /// Plural resource name.
@@ -60,7 +61,7 @@ impl Type {
         format!("{}.composition.krateo.io", self.plural)
     }
 
-    /// The user that its controller is.
+    /// The user name of its controller.
     pub fn user(&self) -> String {
         format!(
             "system:serviceaccount:{NAMESPACE}:{}-{}",
@@ -106,7 +107,7 @@ impl Rig {
         })
     }
 
-    /// What the programs said, kept where it stays.
+    /// The logs of the programs, kept where they stay.
     ///
     /// # Errors
     /// When it cannot be copied.
@@ -116,8 +117,8 @@ impl Rig {
         Ok(folder)
     }
 
-    /// Packages the chart in a folder under this name and pushes it; a schema that takes anything is made up for one
-    /// without. Gives its URL.
+    /// Packages the chart in a folder under this name and pushes it; if it has no schema, it gets one that accepts
+    /// anything. Returns its URL.
     fn push(&self, folder: &Path, name: &str) -> Result<String> {
         let site = self.platform.site();
         let chart = ChartFolder::copy_of(folder, name, "1.0.0")?;
@@ -183,7 +184,7 @@ fn await_released(namespace: &Namespace, type_: &Type, count: usize) -> Result<(
     })
 }
 
-/// Our programs that a type's compositions keep busy, and what each is called on the control plane.
+/// Our programs that work on a type's compositions, and their names on the control plane.
 fn programs(type_: &Type) -> [(&'static str, String); 3] {
     [
         (

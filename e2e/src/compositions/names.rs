@@ -1,5 +1,4 @@
-//! Who names a composition's release, and which chart it is of, where that is said elsewhere than in the definition's
-//! `spec`.
+//! Where a composition's release name and chart come from, if not from the definition's `spec`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +12,7 @@ use crate::releases::TrialChart;
 use crate::{ChartFolder, Namespace};
 
 /// The annotation `krateo.io/release-name` of a definition names the release of its only composition, which keeps the
-/// name; a second one is told that it does not get it. `kco` knows as much before the controller has seen them.
+/// name; a second one is told that it does not get it. `kco` knows this before the controller has seen them.
 ///
 /// # Errors
 /// When it is not so.
@@ -44,7 +43,7 @@ pub fn of_definitions(rig: &Rig) -> Result<()> {
         Ok(events.iter().any(told).then_some(()))
     })?;
 
-    // The definition says something else from now on, and the controller looks at both again.
+    // The definition gets another name, and the controller reconciles both again.
     let resource = ["annotate", "compositiondefinition", "named", "--overwrite"];
     namespace.kubectl(&[&resource[..], &["krateo.io/release-name=other"]].concat())?;
     namespace.kubectl(&[
@@ -62,7 +61,7 @@ pub fn of_definitions(rig: &Rig) -> Result<()> {
     end(rig, &namespace, &type_)
 }
 
-/// What `kco` says of `first` while no controller runs: the definition's name, unless there is another composition.
+/// What `kco` shows for `first` while no controller runs: the definition's name, unless there is another composition.
 fn is_foretold(namespace: &Namespace, type_: &Type) -> Result<()> {
     let plan = namespace.kco(&["plan", "first"])?;
     let steps = plan["steps"].as_array().context("no steps")?;
@@ -93,7 +92,7 @@ fn is_foretold(namespace: &Namespace, type_: &Type) -> Result<()> {
         .map(drop)
 }
 
-/// A controller that is told a chart releases that one, whatever the definition says.
+/// A controller with a fixed chart releases that one, whatever the definition says.
 ///
 /// # Errors
 /// When it does not.
@@ -128,8 +127,8 @@ pub fn of_fixed_charts(rig: &Rig) -> Result<()> {
     end(rig, &namespace, &type_)
 }
 
-/// A version of the chart that has a kind no more removes what is left of it, and its controller may handle that kind only
-/// as long as it takes.
+/// If a version of the chart drops a kind, its controller removes the remaining objects of the kind, and has rights to
+/// the kind only as long as that takes.
 ///
 /// # Errors
 /// When it does not.
@@ -155,7 +154,7 @@ pub fn of_kinds_that_go(rig: &Rig) -> Result<()> {
         object["status"]["helmChartVersion"] == "1.1.0"
     })?;
     ensure!(namespace.get("service", name)?.is_none(), "the Service is left");
-    // Nothing of the kind is left to be removed, which the next look at the definition finds.
+    // Nothing of the kind is left to remove, which the next pass over the definition notices.
     namespace.kubectl(&["annotate", "compositiondefinition", "poorer", "look=again"])?;
     namespace.wait("compositiondefinitions", "poorer", |definition| {
         !handles_services(definition)
@@ -163,8 +162,8 @@ pub fn of_kinds_that_go(rig: &Rig) -> Result<()> {
     end(rig, &namespace, &type_)
 }
 
-/// The same, where the version has a definition of its own and a user moves the composition to it: its controller may
-/// handle the kind from then on and as long as it takes, under the annotations of the definition before.
+/// The same if the version has a definition of its own and a user moves the composition to it: its controller has
+/// rights to the kind from then on as long as that takes, within the annotations of the previous definition.
 ///
 /// # Errors
 /// When it does not.
@@ -180,7 +179,7 @@ pub fn of_kinds_handed_over(rig: &Rig) -> Result<()> {
         version: version.to_owned(),
         ..type_.clone()
     };
-    // One stays with the first definition, another is of the second one from the start.
+    // One stays with the first definition, another one belongs to the second from the start.
     for (type_, name) in [(&type_, "web"), (&type_, "staying"), (&next, "new")] {
         namespace.apply(&composition(type_, &namespace, name))?;
     }
@@ -228,7 +227,7 @@ fn handles_services(definition: &Value) -> bool {
     kinds.is_some_and(|kinds| kinds.contains(&json!("services")))
 }
 
-/// A chart that has a Service in version 1.0.0 and none in 1.1.0; gives its URL.
+/// A chart with a Service in version 1.0.0 and none in 1.1.0; returns its URL.
 fn losing_a_service(rig: &Rig, name: &str) -> Result<String> {
     let site = rig.platform.site();
     let chart = TrialChart::named("config-map")?;
@@ -257,7 +256,7 @@ fn released(namespace: &Namespace, type_: &Type, name: &str) -> Result<Value> {
     })
 }
 
-/// Removes the compositions, with which their releases go, and ends the controller.
+/// Removes the compositions and with them their releases, and stops the controller.
 fn end(rig: &Rig, namespace: &Namespace, type_: &Type) -> Result<()> {
     namespace.kubectl(&["delete", &type_.resource(), "--all", "--timeout=60s"])?;
     let releases = namespace.helm(&["list", "--short"])?;

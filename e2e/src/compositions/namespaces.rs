@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use super::{PATIENCE, Rig, Type, WORKERS, await_released, compose, list, until};
 use crate::{Namespace, image, progress};
 
-/// What releases have outside of their namespace goes into this one.
+/// The namespace for objects that releases have outside their own namespace.
 const SHARED: &str = "shared";
 
-/// Kinds in which something could be left.
+/// Kinds of which objects could be left.
 const KINDS: &str = "configmaps,secrets,serviceaccounts,services,deployments,roles,rolebindings,clusterroles,\
     clusterrolebindings,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,\
     validatingwebhookconfigurations,customresourcedefinitions";
 
-/// What became of the namespaces.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Compositions that lived in them, or whose definition did.
+    /// Compositions in them, or whose definition was in them.
     pub compositions: usize,
-    /// How long each namespace took to go, in the order of the cases.
+    /// How long it took to delete each namespace, in the order of the cases.
     pub gone: Vec<(String, Duration)>,
     /// Objects that are left, as kind, namespace and name.
     pub left: Vec<String>,
@@ -80,7 +80,7 @@ struct Trial<'t> {
 }
 
 impl Trial<'_> {
-    /// The compositions go with their namespace; those of others stay.
+    /// The compositions are deleted with their namespace; those in others stay.
     fn a_full_namespace(&mut self, type_: &Type) -> Result<()> {
         let neighbour = self.fill("neighbour", 1, type_)?;
         await_released(&neighbour, type_, 1)?;
@@ -101,7 +101,7 @@ impl Trial<'_> {
         self.look_for_left_overs(&neighbour)
     }
 
-    /// Releases are under way when it goes.
+    /// The namespace is deleted while releases are being installed.
     fn one_that_is_being_filled(&mut self, type_: &Type) -> Result<()> {
         let busy = self.fill("busy", self.count, type_)?;
         // The first of them have begun.
@@ -112,7 +112,8 @@ impl Trial<'_> {
         self.look_for_left_overs(&busy)
     }
 
-    /// The definition goes with its namespace, its compositions elsewhere after it; their controller stays to the end.
+    /// The definition is deleted with its namespace, then its compositions in other namespaces; their controller stays
+    /// to the end.
     fn the_definitions_own(&mut self, definitions: &Namespace, type_: &Type) -> Result<()> {
         let other = self.fill("other", self.count, type_)?;
         let own = self.compose_in(definitions, self.count, type_)?;
@@ -158,7 +159,7 @@ impl Trial<'_> {
     }
 
     fn look_for_left_overs(&mut self, namespace: &Namespace) -> Result<()> {
-        // What is deleted in the background may take a moment.
+        // Objects that are deleted in the background may take a moment.
         let begun = Instant::now();
         let mut left = self.of_releases(namespace)?;
         while !left.is_empty() && begun.elapsed() < PATIENCE {
@@ -169,7 +170,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// What releases of the namespace's compositions have outside of it, and the roles for them.
+    /// The objects of releases of the namespace's compositions outside of it, and their roles.
     fn of_releases(&self, namespace: &Namespace) -> Result<Vec<String>> {
         let (prefix, role) = (
             format!("{}-web-", namespace.namespace()),
@@ -180,7 +181,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Objects of any namespace, or none, whose namespace and name are such.
+    /// Objects of any namespace, or cluster-scoped, whose namespace and name match.
     fn named(&self, is_such: impl Fn(&str, &str) -> bool) -> Result<Vec<String>> {
         let text = self
             .shared

@@ -1,4 +1,4 @@
-//! Passes for a long time: does anything grow?
+//! Passes for a long time: does memory, or anything else, grow?
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use super::{Rig, WORKERS, await_released, compose, figures, programs};
 use crate::collector::Figure;
 use crate::{image, progress};
 
-/// How often what the programs hold is looked at.
+/// How often memory of the programs is measured.
 const SAMPLED_EVERY: Duration = Duration::from_secs(5);
 
-/// Resident memory may be so many bytes more at the end than it was after the first fifth of the time: allocators do not
-/// give everything back.
+/// How many bytes resident memory may grow from the first fifth of the time to the end: allocators do not return
+/// everything.
 const MAY_GROW: u64 = 8 << 20;
 
-/// The same of threads and of open files: connections come and go.
+/// The same for threads and open files: connections come and go.
 const MAY_COME: u64 = 8;
 
-/// What was seen.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Soak {
     time: Duration,
@@ -31,7 +31,7 @@ pub struct Soak {
     programs: Vec<(&'static str, Growth)>,
 }
 
-/// What a program held in the second fifth of the time, and in the last.
+/// Usage of a program in the second fifth of the time, and in the last.
 #[derive(Debug)]
 struct Growth {
     early: Usage,
@@ -55,7 +55,7 @@ impl Growth {
     }
 }
 
-/// The one in the middle of each.
+/// The median of each.
 fn middle(samples: &[Usage]) -> Usage {
     let of = |part: fn(&Usage) -> u64| {
         let mut all: Vec<u64> = samples.iter().map(part).collect();
@@ -71,7 +71,7 @@ fn middle(samples: &[Usage]) -> Usage {
 }
 
 impl Soak {
-    /// True when passes were made, and no program held more at the end.
+    /// True if there were passes, and no program used more at the end.
     pub fn is_flat(&self) -> bool {
         self.passes > 0 && self.programs.iter().all(|(_, growth)| growth.is_flat())
     }
@@ -96,7 +96,7 @@ impl std::fmt::Display for Soak {
             .collect();
         write!(
             f,
-            "{} passes in {:.0} minutes, {} changes, {} made anew: {}; {}",
+            "{} passes in {:.0} minutes, {} changes, {} recreated: {}; {}",
             self.passes,
             self.time.as_secs_f64() / 60.0,
             self.changed,
@@ -112,8 +112,8 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Has so many compositions looked at every second, and compared every ten; one after the other is changed, and every
-/// tenth time removed and made anew.
+/// Reconciles this many compositions every second, and compares them in full every ten; one after the other is changed,
+/// and every tenth time one is removed and created again.
 ///
 /// # Errors
 /// When they are not released, or a program ends.

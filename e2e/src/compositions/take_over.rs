@@ -1,6 +1,6 @@
-//! Releases whose records a controller did not make, or can no longer tell from those of others: taken over as they are
-//! where nothing differs, upgraded from where something does, held where that would lose a password, and removed all the
-//! same. Releases of Krateo, of plain Helm and of Flux among them.
+//! Releases whose records a controller did not write, or can no longer verify: taken over without change if nothing
+//! differs, upgraded if something does, held if an upgrade would lose a password, and removed in any case. Among them
+//! are releases of Krateo, of plain Helm and of Flux.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,33 +14,33 @@ use crate::namespace::condition;
 use crate::platform::NAMESPACE;
 use crate::releases::{TrialChart, revisions};
 
-/// The annotation that tells our records.
+/// The annotation that identifies our records.
 const MAC: &str = "krateo.io/release-mac";
 
-/// What became of one release.
+/// The result for one release.
 #[derive(Debug)]
 pub struct Case {
     /// What was done to it.
     pub what: String,
-    /// Revisions that were made because of that.
+    /// Revisions that were created because of that.
     pub upgrades: i64,
-    /// Objects that are other ones than before.
+    /// Objects that were replaced.
     pub recreated: usize,
     /// What went wrong, if anything did.
     pub fault: Option<String>,
 }
 
-/// What became of all of them.
+/// All results.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Those of which nothing but the record differed.
+    /// Releases of which only the record differed.
     pub same: Vec<Case>,
     /// The others.
     pub others: Vec<Case>,
 }
 
 impl Outcome {
-    /// True when all is as it should be.
+    /// True if everything is as it should be.
     pub fn is_well(&self) -> bool {
         let is_untouched = |case: &Case| case.upgrades == 0 && case.recreated == 0;
         self.same.iter().all(is_untouched)
@@ -89,7 +89,7 @@ struct Trial<'t> {
     name: &'static str,
 }
 
-/// Tries all of it.
+/// Runs all cases.
 ///
 /// # Errors
 /// When the platform does not do what comes before.
@@ -165,7 +165,8 @@ pub fn run(rig: &Rig) -> Result<Outcome> {
 }
 
 impl Trial<'_> {
-    /// Does something to the record, and waits until the release has so many revisions of which the newest is signed.
+    /// Does something to the record, and waits until the release has this many revisions, of which the newest is
+    /// signed.
     fn settles(&self, what: &str, revisions: i64, act: impl Fn(&Self) -> Result<()>) -> Result<Case> {
         let before = self.uids()?;
         let former = self.mac(1)?;
@@ -187,7 +188,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Other values by hand are an ordinary upgrade back.
+    /// Other values set by hand are reverted by an ordinary upgrade.
     fn upgrades(&self) -> Result<Case> {
         self.helm_upgrade(&["--set", "one=by-hand"])?;
         let back = until("values to be put back", || {
@@ -205,7 +206,8 @@ impl Trial<'_> {
         })
     }
 
-    /// A composition goes while its record says nothing and the registry is away; what is not its own stays.
+    /// A composition is deleted while its record is unusable and the registry is down; objects that are not its own
+    /// stay.
     fn leaves(&self, whose: &str, disown: impl Fn(&Self) -> Result<()>) -> Result<Case> {
         self.rig.platform.plane().kill_component("charts")?;
         disown(self)?;
@@ -269,7 +271,7 @@ impl Trial<'_> {
             .map(drop)
     }
 
-    /// Krateo labels all objects of a release as it renders them; Helm's own upgrade takes that off again.
+    /// Krateo labels all objects of a release when it renders them; an upgrade by plain Helm removes the labels.
     fn mark_objects(&self) -> Result<()> {
         let manifest = self.namespace.helm(&["get", "manifest", self.name])?;
         let folder = tempfile::tempdir()?;
@@ -311,7 +313,7 @@ impl Trial<'_> {
         let delete = ["delete", "secret", &name, "--namespace", NAMESPACE];
         let site = self.rig.platform.site();
         site.run(site.kubectl(delete))?;
-        // The definition is looked at when something about it changes.
+        // A pass over the definition follows when something about it changes.
         self.namespace
             .kubectl(&[
                 "annotate",
@@ -322,7 +324,7 @@ impl Trial<'_> {
             .map(drop)
     }
 
-    /// Records are not watched: the next pass looks at them, and an annotation with our prefix brings it about.
+    /// Records are not watched: the next pass reads them, and an annotation with our prefix triggers one.
     fn look_again(&self) -> Result<()> {
         let now = format!("krateo.io/look-again={}", jiff::Timestamp::now());
         let resource = self.type_.resource();
@@ -362,7 +364,8 @@ impl Trial<'_> {
     }
 }
 
-/// A chart that draws a password at every render is held with the field named, and goes on when the annotation says so.
+/// If a chart generates a password at every render, the composition is held and the field is named; it continues when
+/// the annotation says so.
 fn drawn(rig: &Rig) -> Result<Case> {
     let namespace = rig.platform.namespace("take-over-drawn")?;
     let chart = TrialChart::named("random")?;
@@ -412,7 +415,7 @@ fn drawn(rig: &Rig) -> Result<Case> {
     })
 }
 
-/// The `HelmRelease` of Flux, as far as anybody asks for it.
+/// The `HelmRelease` of Flux, with the fields that we read.
 const HELM_RELEASES: &str = r#"{
     "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
     "metadata": {"name": "helmreleases.helm.toolkit.fluxcd.io"},
@@ -425,7 +428,7 @@ const HELM_RELEASES: &str = r#"{
     }
 }"#;
 
-/// Gives the controller what `cdc.readHelmReleases` gives it.
+/// Gives the controller the rights of `cdc.readHelmReleases`.
 fn reads_helm_releases(namespace: &Namespace, type_: &Type) -> Result<()> {
     let name = "take-over-flux";
     namespace.kubectl(&[
@@ -442,8 +445,8 @@ fn reads_helm_releases(namespace: &Namespace, type_: &Type) -> Result<()> {
         .map(drop)
 }
 
-/// A release of plain Helm is adopted by a composition of which nothing but the annotation speaks for it: its objects carry no
-/// composition's id, and the composition says no release name, which is the definition's.
+/// A composition adopts a release of plain Helm only because of the annotation: the release's objects have no
+/// composition's id, and the composition has no release name; it comes from the definition.
 fn adopted_unnamed(rig: &Rig) -> Result<Case> {
     let namespace = rig.platform.namespace("take-over-unnamed")?;
     let chart = TrialChart::named("several-kinds")?;
@@ -480,8 +483,8 @@ fn adopted_unnamed(rig: &Rig) -> Result<Case> {
     })
 }
 
-/// A release of plain Helm, which Flux then says it installs, is adopted by who may write its records, and not while Flux is at
-/// it.
+/// A release of plain Helm, which Flux then manages, can be adopted by somebody who may write its records, but not
+/// while Flux manages it.
 fn adopted(rig: &Rig) -> Result<Case> {
     let namespace = rig.platform.namespace("take-over-adopted")?;
     let chart = TrialChart::named("several-kinds")?;

@@ -1,4 +1,5 @@
-//! The traces that a controller and chart-inspector push while a composition is installed, and what their lines say.
+//! The traces that a controller and chart-inspector push while a composition is installed, and the fields of their log
+//! lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +14,10 @@ use crate::{HostPlatform, Namespace, image, progress};
 
 const NAME: &str = "traced";
 
-/// The kind of a span that answers another process.
+/// The kind of a span that answers a request (server).
 const SERVER: i32 = 2;
 
-/// The kind of a span that asks one.
+/// The kind of a span that sends one (client).
 const CLIENT: i32 = 3;
 
 /// The environment of a program that pushes its traces as well.
@@ -25,17 +26,17 @@ const PUSHED: [(&str, &str); 2] = [
     ("OTEL_BSP_SCHEDULE_DELAY", "200"),
 ];
 
-/// The environment of a program that does so for callers who record, and for nobody else.
+/// The environment of a program that pushes traces only for callers whose trace is sampled.
 pub(super) fn pushed_for_callers(collector: &str) -> Vec<(&'static str, &str)> {
     let sampler = ("OTEL_TRACES_SAMPLER", "parentbased_always_off");
     let figures = figures::pushed_to(collector).into_iter();
     figures.chain(PUSHED).chain([sampler]).collect()
 }
 
-/// What a composition's installation looks like.
+/// The trace of a composition's installation.
 #[derive(Debug)]
 pub struct Traced {
-    /// The trace of the pass in which chart-inspector was asked, printed as a tree.
+    /// The trace of the pass in which chart-inspector was called, printed as a tree.
     pub tree: String,
     /// A line of the controller's log from within that pass.
     pub line: String,
@@ -111,14 +112,14 @@ pub fn run(rig: &Rig) -> Result<Traced> {
     Ok(Traced { tree, line, wrong })
 }
 
-/// Removes the composition, and finds passes that only saw that it is gone.
+/// Removes the composition, and finds passes that only noticed that it is gone.
 fn of_what_is_gone(rig: &Rig, namespace: &Namespace, type_: &Type) -> Result<Vec<String>> {
     namespace.kubectl(&["delete", &type_.resource(), NAME, "--timeout=60s"])?;
     let is_removal = |span: &Span| span.service == NAME && span.name == "finalizer.remove";
     until("the removal in a trace", || {
         Ok(rig.collector.spans().iter().any(is_removal).then_some(()))
     })?;
-    // Longer than spans wait for others.
+    // Longer than spans wait before they are pushed.
     std::thread::sleep(Duration::from_secs(1));
     let spans = rig.collector.spans();
     let passes = spans
@@ -133,7 +134,7 @@ fn of_what_is_gone(rig: &Rig, namespace: &Namespace, type_: &Type) -> Result<Vec
         .collect())
 }
 
-/// The first pass below which chart-inspector has answered.
+/// The first pass that contains an answer of chart-inspector.
 fn whole(spans: &[Span]) -> Option<&Span> {
     spans.iter().find(|pass| {
         let of_trace = of_trace(spans, pass);
@@ -155,7 +156,7 @@ fn find<'a>(spans: &'a [Span], name: &str, kind: i32) -> Option<&'a Span> {
     spans.iter().find(|span| span.name == name && span.kind == kind)
 }
 
-/// A span and those below it, each with when it began, how long it took, its number, and that of the span that it is below.
+/// A span and its descendants, each with start, duration, id, and the id of its parent.
 fn tree(spans: &[Span], root: &Span) -> String {
     let mut text = format!(
         "{:<32} {:>8} {:>8}  {:<16} {:<16} process\n",
@@ -191,7 +192,7 @@ fn number(id: &[u8]) -> String {
     })
 }
 
-/// The line by which helm-client, which knows of no compositions, says that it is about to install.
+/// The line by which helm-client, which knows nothing of compositions, logs that it is about to install.
 fn line(rig: &Rig, plural: &str, version: &str) -> Result<String> {
     let logs = rig.collect_logs()?;
     let program = HostPlatform::controller_name(plural, version);

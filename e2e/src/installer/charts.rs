@@ -1,5 +1,6 @@
-//! Charts that stand for the components and for the foreign subcharts of the installer: small, and with what their order is
-//! for. Types come from `*-crd`, `oasgen-provider` clears the finalizer of what `hyperdx-provider` makes.
+//! Charts that stand in for the components and for the third-party subcharts of the installer: small, but with the
+//! behaviour for which the order matters. Types come from `*-crd`, and `oasgen-provider` removes the finalizer of
+//! objects that `hyperdx-provider` creates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::components::{Component, Profile};
 
-/// The finalizer of `RestDefinition`s, which the process of `oasgen-provider` clears.
+/// The finalizer of `RestDefinition`s, which the process of `oasgen-provider` removes.
 pub const FINALIZER: &str = "trial.krateo.io/rest-definition";
 
-/// The component that clears it.
+/// The component that removes it.
 pub const PROVIDER: &str = "oasgen-provider";
 
-/// The component that makes a `RestDefinition`.
+/// The component that creates a `RestDefinition`.
 pub const PROVIDED: &str = "hyperdx-provider";
 
 /// The subcharts of the installer that are not ours.
@@ -25,8 +26,8 @@ pub const FOREIGN: [(&str, &str); 3] = [
     ("community-operator", "0.13.0"),
 ];
 
-/// Writes a chart for each component into `folder`, whose pods run `image`; gives the charts' folders in the order of the
-/// list.
+/// Writes a chart for each component into `folder`, whose pods run `image`; returns the charts' folders in the order of
+/// the list.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -82,7 +83,7 @@ pub fn write_component(component: &Component, folder: &Path, image: &str) -> Res
     Ok(chart.0)
 }
 
-/// Writes a chart for each foreign subchart of the installer into `folder`.
+/// Writes a chart for each third-party subchart of the installer into `folder`.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -119,7 +120,7 @@ fn metadata(name: &str, version: &str) -> String {
     )
 }
 
-/// What can be set: as a schema's properties, and with which values.
+/// The values that can be set: as properties of a schema, and with defaults.
 fn settings(component: &Component, image: &str) -> (Value, Value) {
     let mut properties = json!({
         "greeting": {"type": "string", "minLength": 1, "description": "What its ConfigMap holds."},

@@ -1,5 +1,5 @@
-//! The trial components: one table, from which come the list in the installer's values, the charts that stand for the
-//! components, and what is expected of an installation.
+//! The trial components, in one table. From it come the list in the installer's values, the charts that stand in for
+//! the components, and what is expected of an installation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,30 +16,30 @@ pub struct Component {
     pub version: String,
     /// `platform` or `observability`.
     pub tier: &'static str,
-    /// What has to be Ready before it is made.
+    /// The components that must be Ready before it is created.
     pub deps: &'static [&'static str],
     /// The feature that turns it on.
     pub feature: Option<&'static str>,
-    /// How it is reached, where it has a Service.
+    /// How it is exposed, if it has a Service.
     pub exposure: Option<Exposure>,
-    /// It is told the addresses of the others.
+    /// It gets the addresses of the others.
     pub consumer: bool,
-    /// It is told `vertexAI` and `hitlApproval`.
+    /// It gets `vertexAI` and `hitlApproval`.
     pub vertex_ai: bool,
     /// Its chart brings roles and bindings, which an admin allows.
     pub chart_rbac: bool,
 }
 
-/// How a component is reached.
+/// How a component is exposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exposure {
     /// Port of its Service.
     pub port: u16,
-    /// What the name of its Service has in it; nothing where nobody is told its address.
+    /// A part of the name of its Service; empty if no other component needs its address.
     pub svc_match: Option<&'static str>,
     /// Keys of consumers' `config` that get its address.
     pub config_keys: &'static [&'static str],
-    /// A Deployment answers behind its Service.
+    /// Whether a Deployment answers behind its Service.
     pub has_workload: bool,
 }
 
@@ -119,7 +119,7 @@ impl Component {
         format!("v{}", self.version.replace(['.', '+'], "-"))
     }
 
-    /// Plural name of its type, as the engine makes it of the kinds of this table.
+    /// Plural name of its type, as the engine derives it from the kinds in this table.
     pub fn plural(&self) -> String {
         let kind = self.kind.to_lowercase();
         match kind.strip_suffix('y') {
@@ -267,8 +267,8 @@ impl Profile {
         ])
     }
 
-    /// Five components of the same shape: two that bring types, what builds on each, and what builds on both. None of them
-    /// has pods.
+    /// Five components of the same shape: two that bring types, one that depends on each, and one that depends on both.
+    /// None of them has pods.
     pub fn small() -> Self {
         let new = |name, kind, deps| Component::new(name, kind, "1.0.0", PLATFORM, deps);
         let exposed = |component: Component, port, svc_match, config_keys| {
@@ -299,13 +299,13 @@ impl Profile {
         self.0.iter().find(|component| component.name == name)
     }
 
-    /// Those of features that are on by default: 17 of the platform's 18.
+    /// Components whose features are on by default: 17 of the platform's 18.
     #[must_use]
     pub fn by_default(&self) -> Self {
         self.without(&OFF_BY_DEFAULT)
     }
 
-    /// Those that are left when these features are off.
+    /// The components that are left if these features are off.
     #[must_use]
     pub fn without(&self, features: &[&str]) -> Self {
         let is_on = |component: &&Component| {
@@ -344,7 +344,7 @@ impl Profile {
         self.0.iter().map(Component::entry).collect()
     }
 
-    /// What depends on what: dependency and dependent, in the order of the list.
+    /// The dependencies: pairs of dependency and dependent, in the order of the list.
     pub fn edges(&self) -> Vec<(&'static str, &'static str)> {
         let edges = self.0.iter().flat_map(|component| {
             let deps = component.deps.iter().filter(|dep| self.get(dep).is_some());
@@ -353,7 +353,7 @@ impl Profile {
         edges.collect()
     }
 
-    /// The components by the wave that they come up in, each wave in the order of its names.
+    /// The components by wave, sorted by name within each.
     pub fn waves(&self) -> Vec<BTreeSet<&'static str>> {
         let mut wave_of = BTreeMap::new();
         let mut waves: Vec<BTreeSet<_>> = Vec::new();

@@ -18,14 +18,14 @@ use super::umbrella::{PLATFORM, Umbrella, VERSION};
 use crate::proxy::Outcome;
 use crate::{Namespace, progress};
 
-/// How often the audit log is read on.
+/// How often the audit log is read.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Who is killed.
+/// The program that is killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Victim {
     name: &'static str,
-    /// The account by which it writes.
+    /// The account with which it writes.
     account: String,
     /// Finds its pods.
     selector: String,
@@ -58,7 +58,7 @@ impl Victim {
             && record.resource != "leases"
     }
 
-    /// How often it wrote since.
+    /// How often it has written since.
     fn writes(&self, umbrella: &Umbrella, mark: Mark) -> Result<usize> {
         let mut writes = 0;
         for record in umbrella.cluster().audit().since(mark)? {
@@ -67,7 +67,7 @@ impl Victim {
         Ok(writes)
     }
 
-    /// Kills it after its nth write since `mark`, and says which that was; none when it was over before.
+    /// Kills it after its nth write since `mark`, and returns which write that was; `None` if the step was over before.
     fn kill_at(
         &self,
         write: usize,
@@ -114,7 +114,7 @@ impl Victim {
             if is_program_of(&process, &uids)
                 && let Some(id) = process.file_name()
             {
-                // One that has ended by itself was not killed.
+                // One that exited by itself was not killed.
                 killed += usize::from(output(Command::new("kill").arg("-KILL").arg(id)).is_ok());
             }
         }
@@ -122,7 +122,7 @@ impl Victim {
     }
 }
 
-/// True for the process of a pod's program, which is not that of its sandbox.
+/// True for the process of a pod's program, as opposed to its sandbox.
 fn is_program_of(process: &Path, uids: &[&str]) -> bool {
     let read = |file: &str| std::fs::read_to_string(process.join(file)).unwrap_or_default();
     let groups = read("cgroup");
@@ -132,8 +132,8 @@ fn is_program_of(process: &Path, uids: &[&str]) -> bool {
 /// How often each victim writes in a step.
 type Writes = Vec<usize>;
 
-/// Kills both victims at every `stride`th of their writes, beginning with the one that is `from` or follows it, each in an
-/// installation and in its removal.
+/// Kills both victims at every `stride`th of their writes, beginning at `from` or the next one, each in an installation
+/// and in its removal.
 ///
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
@@ -173,11 +173,11 @@ pub fn run(stride: usize, from: usize) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A cluster on which one life follows the other.
+/// A cluster on which the lives take place one after the other.
 struct Trial {
     umbrella: Umbrella,
     profile: Profile,
-    /// What etcd held before the first.
+    /// The keys in etcd before the first.
     before: BTreeSet<String>,
 }
 
@@ -192,7 +192,7 @@ impl Trial {
         })
     }
 
-    /// A life without kills: how often each victim writes in it.
+    /// A life without kills: how often does each victim write?
     fn whole(&self) -> Result<[Writes; 2]> {
         let count = |step: Step| -> Result<Writes> {
             let mark = self.umbrella.cluster().audit().mark()?;
@@ -205,7 +205,7 @@ impl Trial {
         Ok([count(Step::Install)?, count(Step::Uninstall)?])
     }
 
-    /// A life in which each victim is killed at this write of each step in which it writes so often.
+    /// A life in which each victim is killed at this write of each step, if the step has that many.
     fn live(&self, write: usize, whole: &[Writes; 2], outcome: &mut Outcome) -> Result<()> {
         for (step, writes) in [Step::Install, Step::Uninstall].into_iter().zip(whole) {
             let killed = self.killing(write, writes, step)?;
@@ -217,7 +217,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Acts, and kills meanwhile.
+    /// Takes the step, and kills meanwhile.
     fn killing(&self, write: usize, writes: &Writes, step: Step) -> Result<Killed> {
         let mark = self.umbrella.cluster().audit().mark()?;
         let is_over = AtomicBool::new(false);
@@ -265,7 +265,7 @@ enum Step {
     Uninstall,
 }
 
-/// What came of a step with kills.
+/// The result of a step with kills.
 struct Killed {
     kills: Vec<String>,
     ended: Result<()>,

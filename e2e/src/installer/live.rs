@@ -1,4 +1,4 @@
-//! What is changed on a platform that runs: features, exposure, versions, and a component that is not Ready for a while.
+//! Changes to a running platform: features, exposure, versions, and a component that is not Ready for a while.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::watch::{Said, Watch};
 /// The version that the installer is upgraded to.
 const NEXT: &str = "1.2.4";
 
-/// The component that gets another version, and which.
+/// The component whose version changes, and the new version.
 const BUMPED: (&str, &str) = ("snowplow", "0.30.260");
 
 /// The component that is not Ready for a while.
@@ -28,21 +28,21 @@ const FLAPPING: &str = "authn";
 /// The Installer, as kubectl has it.
 const INSTALLERS: &str = "installers.composition.krateo.io";
 
-/// Something that was tried.
+/// One trial.
 #[derive(Debug)]
 pub struct Tried {
     /// What.
     pub name: &'static str,
-    /// How many edges were held against the times of their ends.
+    /// How many dependencies were checked against the times of both components.
     pub edges: usize,
-    /// What was seen, or what is wrong.
+    /// What was observed, or what is wrong.
     pub seen: Result<String, String>,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Tried {
-    /// Tries something.
+    /// Runs a trial.
     pub fn of(name: &'static str, attempt: impl FnOnce() -> Result<(String, usize)>) -> Self {
         progress(format_args!("trying: {name}"));
         let begun = Instant::now();
@@ -77,7 +77,7 @@ impl fmt::Display for Tried {
     }
 }
 
-/// A platform of all components that runs.
+/// A running platform with all components.
 pub struct Live<'u> {
     umbrella: &'u Umbrella,
     profile: &'u Profile,
@@ -89,7 +89,7 @@ impl<'u> Live<'u> {
         Self { umbrella, profile }
     }
 
-    /// All changes. What goes wrong with one does not keep the next from being tried.
+    /// Runs all trials. If one fails, the next ones still run.
     pub fn change_all(&self) -> Vec<Tried> {
         vec![
             Tried::of("values of components", || self.values()),
@@ -102,8 +102,8 @@ impl<'u> Live<'u> {
         ]
     }
 
-    /// What somebody who may write Installers tries: another one, elsewhere or beside the one that is there, and operators
-    /// with the rights of the engine in the one that is there.
+    /// What somebody who may write Installers could try: another Installer, in another namespace or beside the existing
+    /// one, and turning on operators, with the rights of the engine, in the existing one.
     pub fn other_installers(&self) -> Tried {
         Tried::of("another Installer", || self.refused_installers())
     }
@@ -131,7 +131,7 @@ impl<'u> Live<'u> {
                 Err(refused) => format!("{refused:#}"),
             };
             ensure!(
-                said.contains("there is one Installer"),
+                said.contains("there can only be one Installer"),
                 "{namespace}/{name}: {said}"
             );
         }
@@ -181,7 +181,7 @@ impl<'u> Live<'u> {
             .collect())
     }
 
-    /// What the chart of a component does not take is refused by the API server.
+    /// The API server refuses values that the chart of a component does not accept.
     fn values(&self) -> Result<(String, usize)> {
         let (name, home) = (FLAPPING, self.umbrella.home());
         let live = home
@@ -192,7 +192,7 @@ impl<'u> Live<'u> {
             installer["spec"]["componentValues"] = values.clone();
             let file = tempfile::NamedTempFile::new()?;
             std::fs::write(file.path(), installer.to_string())?;
-            // By this verb the API server says what it would drop.
+            // With this flag the API server reports fields that it would drop.
             let path = file.path().to_string_lossy();
             home.kubectl(&["replace", "--dry-run=server", "--filename", &path])
                 .map(drop)
@@ -210,7 +210,8 @@ impl<'u> Live<'u> {
         Ok((format!("{} that no chart takes were refused", refused.len()), 0))
     }
 
-    /// A feature that others need is refused; what is turned off goes from the leaves, what is turned on comes in its order.
+    /// A feature that others need cannot be turned off; components that are turned off are removed in reverse order,
+    /// and come back in order.
     fn features(&self) -> Result<(String, usize)> {
         let home = self.umbrella.home();
         let before = self.uids()?;
@@ -218,7 +219,7 @@ impl<'u> Live<'u> {
         let refused = home.wait(INSTALLERS, "installer", |installer| {
             condition(installer, "Synced").is_some_and(|synced| synced["status"] == "False")
         })?;
-        // First back, so that whatever follows begins with what was there.
+        // First turn it back on, so that whatever follows begins with the original state.
         self.patch(&json!({"features": {"oasgenprovider": true}}))?;
         let said = condition(&refused, "Synced").and_then(|synced| synced["message"].as_str());
         let said = said.unwrap_or_default();
@@ -309,7 +310,7 @@ impl<'u> Live<'u> {
         Ok(format!("{}.{GROUP}", self.component(name)?.plural()))
     }
 
-    /// The consumer is told one address after the other, as each becomes known, and keeps what the user said.
+    /// The consumer gets one address after the other, as each becomes known, and keeps what the user set.
     fn exposure(&self) -> Result<(String, usize)> {
         let home = self.umbrella.home();
         let consumer = self
@@ -329,7 +330,7 @@ impl<'u> Live<'u> {
             .filter(|(_, exposure)| !exposure.config_keys.is_empty())
             .collect();
         let (_, first) = told.first().context("no address is told")?;
-        // What the user says of a key counts until the address is known.
+        // The user's value of a key applies until the address is known.
         let mut expected = BTreeMap::from([
             ("THEME", "dark".to_owned()),
             (first.config_keys[0], "http://own.example".to_owned()),
@@ -388,13 +389,13 @@ impl<'u> Live<'u> {
         .map(drop)
     }
 
-    /// What a component depends on is not Ready for two passes of the Installer: nothing is removed.
+    /// A dependency is not Ready for two passes of the Installer: nothing is removed.
     fn flap(&self) -> Result<(String, usize)> {
         let home = self.umbrella.home();
         let before = self.uids()?;
         let node = home.kubectl(&["get", "nodes", "--output", "jsonpath={.items[0].metadata.name}"])?;
         let mark = self.umbrella.cluster().audit().mark()?;
-        // Its next pod finds no place.
+        // Its next pod cannot be scheduled.
         home.kubectl(&["cordon", &node])?;
         let selector = format!("app.kubernetes.io/instance={FLAPPING}");
         home.kubectl(&[
@@ -453,8 +454,8 @@ impl<'u> Live<'u> {
         Ok((seen, 0))
     }
 
-    /// The same composition gets another version of its chart, while its workload goes on: not by whoever edits the Installer,
-    /// but by an upgrade of the release.
+    /// The same composition gets another version of its chart, while its workload keeps running: not by an edit of the
+    /// Installer, but by an upgrade of the release.
     fn component_version(&self) -> Result<(String, usize)> {
         let home = self.umbrella.home();
         let (name, version) = BUMPED;
@@ -505,7 +506,7 @@ impl<'u> Live<'u> {
         ))
     }
 
-    /// A release of another version of the installer moves the Installer, and all compositions stay what they are.
+    /// A release with another version of the installer moves the Installer, and all compositions stay what they are.
     fn installer_version(&self) -> Result<(String, usize)> {
         let home = self.umbrella.home();
         let next = self.profile.with_version(BUMPED.0, BUMPED.1);
@@ -549,7 +550,7 @@ impl<'u> Live<'u> {
     }
 }
 
-/// Deployments that must go on.
+/// Deployments that must keep running.
 struct Workloads(Vec<(String, Watch)>);
 
 impl Workloads {
@@ -572,7 +573,7 @@ impl Workloads {
         watches.collect::<Result<_>>().map(Self)
     }
 
-    /// How many states there were, in all of which pods were available.
+    /// How many states were seen, in all of which pods were available.
     fn never_away(&self) -> Result<usize> {
         let mut states = 0;
         for (name, watch) in &self.0 {

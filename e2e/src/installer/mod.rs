@@ -1,5 +1,5 @@
-//! The installer with trial components: their list, charts that stand for them, the packaged chart, what it renders, and
-//! the whole of it on a cluster.
+//! The installer with trial components: their list, the charts that stand in for them, the packaged chart, what it
+//! renders, and the whole platform on a cluster.
 
 pub mod charts;
 pub mod components;

@@ -1,4 +1,4 @@
-//! In which order components came up and went.
+//! The order in which components came up and were removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Profile;
 use crate::namespace::condition;
 
-/// When a composition was made, and when it was Ready for the first time. Kubernetes rounds both down to seconds.
+/// When a composition was created, and when it was Ready for the first time. Kubernetes rounds both down to seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Times {
     created: Timestamp,
@@ -21,7 +21,7 @@ struct Times {
 pub struct Rise(BTreeMap<String, Times>);
 
 impl Rise {
-    /// Takes down what a composition says now; true when it is Ready for the first time.
+    /// Records the state of a composition; true if it is Ready for the first time.
     ///
     /// # Errors
     /// When it has no name or no time of creation.
@@ -50,7 +50,7 @@ impl Rise {
         names.filter(|name| !is_ready(*name)).collect()
     }
 
-    /// Edges whose dependent was there before what it depends on was Ready.
+    /// Dependencies whose dependent existed before the dependency was Ready.
     pub fn violations(&self, profile: &Profile) -> Vec<String> {
         let early = |(dependency, dependent): (&str, &str)| {
             let ready = self.0.get(dependency).and_then(|times| times.ready);
@@ -73,8 +73,8 @@ fn time(value: &Value) -> Result<Timestamp> {
     text.parse().with_context(|| format!("{text:?} is no time"))
 }
 
-/// Edges whose dependency was to go before its dependent. `deleted` are components in the order in which each was asked to
-/// go for the first time.
+/// Dependencies of which the dependency was deleted before its dependent. `deleted` lists components in the order in
+/// which each was first asked to go.
 pub fn removed_too_early(profile: &Profile, deleted: &[String]) -> Vec<String> {
     let place = |name: &str| deleted.iter().position(|other| other == name);
     let early = |(dependency, dependent): (&str, &str)| match (place(dependency), place(dependent)) {
@@ -87,7 +87,7 @@ pub fn removed_too_early(profile: &Profile, deleted: &[String]) -> Vec<String> {
     profile.edges().into_iter().filter_map(early).collect()
 }
 
-/// What of the platform is stored: the keys of compositions, definitions, types, controllers, and of the Jobs of hooks.
+/// The platform's keys in etcd: compositions, definitions, types, controllers, and Jobs of hooks.
 const TOLD: [&str; 6] = [
     "/registry/composition.krateo.io/",
     "/registry/core.krateo.io/compositiondefinitions/",
@@ -97,7 +97,7 @@ const TOLD: [&str; 6] = [
     "/registry/jobs/",
 ];
 
-/// What has gone of the platform so far.
+/// What has been removed of the platform so far.
 #[derive(Debug, Clone, Default)]
 pub struct Fall {
     there: BTreeSet<String>,
@@ -105,12 +105,12 @@ pub struct Fall {
 }
 
 impl Fall {
-    /// Takes down which keys there are, and gives what has come and gone since the last time.
+    /// Records which keys exist, and returns which were added and removed since the last time.
     pub fn note(&mut self, keys: &BTreeSet<String>) -> Vec<String> {
         let is_told = |key: &&String| TOLD.iter().any(|prefix| key.starts_with(prefix));
         let there: BTreeSet<String> = keys.iter().filter(is_told).cloned().collect();
         let mut events = Vec::new();
-        // What was there from the beginning is no news.
+        // Keys that existed from the beginning do not count.
         if !self.there.is_empty() {
             events.extend(there.difference(&self.there).map(|key| format!("{key} is there")));
         }
@@ -122,7 +122,7 @@ impl Fall {
         events
     }
 
-    /// How many keys that begin so have gone.
+    /// How many keys with this prefix were removed.
     pub fn gone(&self, prefix: &str) -> usize {
         self.gone.iter().filter(|key| key.starts_with(prefix)).count()
     }
@@ -148,7 +148,7 @@ mod tests {
         format!("2026-01-01T00:00:{second:02}Z")
     }
 
-    /// All components, each made when what it depends on became Ready.
+    /// All components, each created when its dependencies became Ready.
     fn in_order() -> Rise {
         let mut rise = Rise::default();
         for (name, created, ready) in [

@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 use crate::{chart, image, progress};
 
-/// What becomes of the subcharts that are not ours.
+/// What to do with third-party subcharts.
 #[derive(Debug, Clone, Copy)]
 pub enum Subcharts<'a> {
     /// They are fetched from where Chart.yaml says.
     Fetch,
-    /// They are taken from a folder that has each under its name, as a folder.
+    /// They are taken from a folder that contains each under its name, as a folder.
     From(&'a Path),
     /// They are left out.
     LeaveOut,
@@ -26,11 +26,11 @@ pub enum Subcharts<'a> {
 pub struct Package<'a> {
     /// The version of the chart, of our subchart, and of the programs in both.
     pub version: &'a str,
-    /// The subcharts that are not ours.
+    /// The third-party subcharts.
     pub subcharts: Subcharts<'a>,
 }
 
-/// What the charts of components can be set to becomes part of the installer's schema.
+/// How the values schemas of components' charts are added to the installer's schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Schema<'a> {
     /// The program that writes it.
@@ -64,8 +64,8 @@ struct Dependency {
 const OWN: &str = "core-provider";
 
 impl Package<'_> {
-    /// Packages the chart into `destination` with the real Helm, with the schemas of its components where `schema` says so;
-    /// gives the archive.
+    /// Packages the chart into `destination` with the real Helm, with the schemas of its components if `schema` asks
+    /// for that; returns the archive.
     ///
     /// # Errors
     /// When a subchart or the chart of a component cannot be fetched, or Helm refuses the chart or warns of it.
@@ -77,7 +77,7 @@ impl Package<'_> {
         self.pack(helm, &folder, destination)
     }
 
-    /// Packs what [`Package::folder`] gave, whatever was changed in it since.
+    /// Packs the result of [`Package::folder`], with any changes made since.
     ///
     /// # Errors
     /// When Helm refuses the chart or warns of it.
@@ -158,7 +158,7 @@ impl Dependency {
     }
 }
 
-/// The dependencies of a Chart.yaml that is written as ours are: one key a line.
+/// The dependencies in a Chart.yaml of our style: one key per line.
 fn dependencies(metadata: &str) -> Result<Vec<Dependency>> {
     let mut found: Vec<Dependency> = Vec::new();
     for line in metadata.lines() {

@@ -1,5 +1,5 @@
-//! Removals in which something is in the way: a definition that the installer did not make, the engine killed, and a provider
-//! that is gone before what only it clears.
+//! Removals with obstacles: a definition that the installer did not make, core-provider killed, and a provider that is
+//! removed before the objects whose finalizer only it removes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use super::umbrella::{PLATFORM, Tool, Umbrella};
 use super::{Component, Profile, charts};
 use crate::{Namespace, progress};
 
-/// Longer than all hooks of a removal may take: the last of them has 900 s.
+/// Longer than all hooks of a removal may take: the last one alone has 900 s.
 const BOUND: Duration = Duration::from_mins(16);
 
-/// A namespace of somebody else, and his definition in it.
+/// A namespace of somebody else, with a definition.
 const OTHERS: (&str, &str) = ("others", "foreign");
 
-/// Keys of what goes in the middle of a removal.
+/// Keys of objects that are removed in the middle of a removal.
 const COMPOSITIONS: &str = "/registry/composition.krateo.io/";
 const DEFINITIONS: &str = "/registry/core.krateo.io/compositiondefinitions/";
 
@@ -80,7 +80,7 @@ impl Removal<'_> {
         Ok(outcome)
     }
 
-    /// It is refused at once, and nothing is removed.
+    /// The uninstall is refused at once, and nothing is removed.
     fn foreign(&self) -> Result<(String, usize)> {
         let (namespace, name) = OTHERS;
         let others = Namespace::make(namespace, self.umbrella.site())?;
@@ -132,7 +132,8 @@ impl Removal<'_> {
         ))
     }
 
-    /// All of it goes although core-provider is killed while compositions go, and again while definitions do.
+    /// Everything is removed although core-provider is killed while compositions are deleted, and again while
+    /// definitions are.
     fn killed(&self) -> Result<(String, usize)> {
         let half = self.profile.components().len() / 2;
         let mut kills = 0;
@@ -177,8 +178,8 @@ impl Removal<'_> {
             .map(drop)
     }
 
-    /// Nobody clears what only the provider would: it takes a bounded time and is named; once it is cleared, a repeated
-    /// uninstall removes the rest.
+    /// Nobody removes the finalizer that only the provider would remove: the uninstall gives up after a bounded time
+    /// and names the object; once it is resolved, a repeated uninstall removes the rest.
     fn without_provider(&self) -> Result<(String, usize)> {
         let home = self.umbrella.home();
         let provider = charts::PROVIDER;

@@ -1,4 +1,5 @@
-//! The umbrella on a cluster of its own, from `helm install` to what `helm uninstall` leaves, with our programs in pods.
+//! The umbrella chart on a cluster of its own, from `helm install` to what `helm uninstall` leaves behind, with our
+//! programs in pods.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,10 +24,10 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// How long garbage collection may go on after a removal has ended.
 const AFTERMATH: Duration = Duration::from_mins(1);
 
-/// How often the store is looked at.
+/// How often etcd is read.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is left after an uninstall: the namespace with what each has, and the type of definitions.
+/// What remains after an uninstall: the namespace with its default objects, and the type of definitions.
 const RESIDUE: [&str; 5] = [
     "/registry/namespaces/krateo-system",
     "/registry/serviceaccounts/krateo-system/default",
@@ -42,20 +43,20 @@ pub struct Course {
     pub profile: Profile,
     /// How often they are installed and removed: by Helm and by `kco` in turn.
     pub rounds: usize,
-    /// How long to listen to what is asked while nothing changes.
+    /// How long to count requests while nothing changes.
     pub idle: Duration,
     /// Whether features, exposure and versions are changed in the first round.
     pub changes: bool,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// How many components there were.
     pub components: usize,
     /// Each time that they were installed and removed.
     pub rounds: Vec<Round>,
-    /// What was tried besides.
+    /// The trials in between.
     pub tried: Vec<Tried>,
 }
 
@@ -64,39 +65,39 @@ pub struct Outcome {
 pub struct Round {
     /// By what.
     pub tool: Tool,
-    /// From the begin of the installation to its end.
+    /// From the start of the installation until the command returned.
     pub installed: Duration,
-    /// From its begin until all components and the Installer were Ready.
+    /// From its start until all components and the Installer were Ready.
     pub ready: Duration,
     /// Requests of our programs in that time, watches and Leases aside.
     pub requests: usize,
     /// Writes among them.
     pub writes: usize,
-    /// What they asked in a while when nothing changed.
+    /// Requests in a period in which nothing changed.
     pub idle: Idle,
     /// What the removal took.
     pub uninstalled: Duration,
-    /// How many edges were held against the times of their ends: on the way up and on the way down.
+    /// How many dependencies were checked against the times of both components, on the way up and on the way down.
     pub edges: usize,
-    /// What came up or went too early.
+    /// What came up or was removed too early.
     pub violations: Vec<String>,
-    /// Keys in etcd that were not there before the first installation and may not be left.
+    /// Keys in etcd that did not exist before the first installation and must not remain.
     pub left: Vec<String>,
 }
 
-/// What became of a removal.
+/// The result of a removal.
 #[derive(Debug)]
 pub struct Removed {
     /// From its begin to its end.
     pub took: Duration,
-    /// What it printed, or said when it failed.
+    /// Its output, or its error.
     pub ended: Result<String>,
 }
 
-/// What our programs asked while nothing changed, watches and Leases aside, and what memory they hold.
+/// Requests of our programs while nothing changed, watches and Leases aside, and their memory.
 #[derive(Debug, Default)]
 pub struct Idle {
-    /// For how long it was listened.
+    /// How long requests were counted.
     pub time: Duration,
     /// Requests: who, verb and URL.
     pub requests: Vec<String>,
@@ -104,17 +105,17 @@ pub struct Idle {
     pub writes: usize,
     /// How many pods run in the namespace of controllers.
     pub pods: usize,
-    /// What they hold in all, in MiB.
+    /// Their total memory, in MiB.
     pub memory: f64,
 }
 
 impl Outcome {
-    /// True when nothing came up or went too early, nothing is left, and all that was tried was as it should be.
+    /// True if nothing came up or was removed too early, nothing remains, and all trials succeeded.
     pub fn is_good(&self) -> bool {
         self.violations() == 0 && self.left() == 0 && self.tried.iter().all(Tried::is_good)
     }
 
-    /// How many edges were looked at.
+    /// How many dependencies were checked.
     pub fn edges(&self) -> usize {
         let tried = self.tried.iter().map(|tried| tried.edges);
         self.rounds.iter().map(|round| round.edges).chain(tried).sum()
@@ -191,7 +192,7 @@ impl fmt::Display for Round {
     }
 }
 
-/// Installs the components, listens when all are Ready, changes what is to be changed, and removes them.
+/// Installs the components, counts requests once all are Ready, runs the trials, and removes them.
 ///
 /// # Errors
 /// When an installation or a removal fails, or not all of them become Ready; logs are kept then, as when something is not as it should be.
@@ -205,7 +206,7 @@ pub fn run(course: &Course) -> Result<Outcome> {
 }
 
 impl Umbrella {
-    /// From nothing to nothing.
+    /// One round, from nothing to nothing.
     fn come_and_go(&self, course: &Course) -> Result<Outcome> {
         let before = Stored(self.cluster()).keys()?;
         let mut outcome = Outcome {
@@ -273,7 +274,7 @@ impl Umbrella {
         Ok(())
     }
 
-    /// Looks until all components and the Installer are Ready, or somebody gave up.
+    /// Checks until all components and the Installer are Ready, or the installation failed.
     ///
     /// # Errors
     /// When they are not after ten minutes, with what each says.
@@ -312,7 +313,7 @@ impl Umbrella {
         if time.is_zero() {
             return Ok(Idle::default());
         }
-        // Until the last wave's conditions are written everywhere.
+        // Until the conditions of the last wave are written everywhere.
         std::thread::sleep(Duration::from_secs(10));
         progress(format_args!("listening for {} s", time.as_secs()));
         let mark = self.cluster().audit().mark()?;
@@ -334,7 +335,7 @@ impl Umbrella {
         })
     }
 
-    /// Removes it, and looks in which order all went.
+    /// Removes it, and checks the order in which everything was removed.
     ///
     /// # Errors
     /// When the removal fails.
@@ -377,8 +378,8 @@ impl Umbrella {
         Ok(())
     }
 
-    /// Runs an uninstall, and tells when what of the platform went. `meanwhile` is told what has gone each time that something
-    /// has.
+    /// Runs an uninstall, and records when parts of the platform were removed. `meanwhile` is called with what has been
+    /// removed so far, whenever that changes.
     ///
     /// # Errors
     /// When `meanwhile` fails, or etcd does not answer.
@@ -424,7 +425,7 @@ impl Umbrella {
         })
     }
 
-    /// What is left that is none of the residue, once garbage collection is through: `before` is what was there before the
+    /// What remains beyond the expected residue, once garbage collection is finished: `before` are the keys before the
     /// first installation.
     ///
     /// # Errors
@@ -453,7 +454,7 @@ impl Umbrella {
     }
 }
 
-/// What an object says that is not Ready.
+/// The message of an object that is not Ready.
 fn said(object: &Value) -> Option<String> {
     let is_ready = condition(object, "Ready").is_some_and(|ready| ready["status"] == "True");
     let conditions = &object["status"]["conditions"];

@@ -1,4 +1,5 @@
-//! What a cluster's etcd holds: nothing is left out for want of a type that is served, and it costs the API server nothing.
+//! Reads a cluster's keys from etcd: this also finds objects whose type is no longer served, and costs the API server
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +10,19 @@ use serde_json::{Value, json};
 
 use crate::scenario::on_node;
 
-/// Where etcd answers, on the first node.
+/// Where etcd listens, on the first node.
 const RANGE: &str = "http://127.0.0.1:2379/v3/kv/range";
 
-/// All that Kubernetes stores.
+/// The prefix of everything that Kubernetes stores.
 const ROOT: &str = "/registry/";
 
-/// The store of a cluster.
+/// The etcd of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Stored<'a>(pub &'a Cluster);
 
 impl Stored<'_> {
-    /// The keys of all objects: `/registry/<resource>/<namespace>/<name>` and their like. Events are left out, they go by
-    /// themselves after an hour.
+    /// The keys of all objects: `/registry/<resource>/<namespace>/<name>` and similar ones. Events are left out,
+    /// because they expire after an hour.
     ///
     /// # Errors
     /// When etcd does not answer.
@@ -51,7 +52,7 @@ impl Stored<'_> {
     fn range(self, prefix: &str, keys_only: bool) -> Result<Vec<Value>> {
         let request = json!({
             "key": BASE64_STANDARD.encode(prefix),
-            // The first key behind all that begin with the prefix, which ends with a slash.
+            // The first key after all keys with the prefix, which ends with a slash.
             "range_end": BASE64_STANDARD.encode(format!("{}0", prefix.trim_end_matches('/'))),
             "keys_only": keys_only,
         })
@@ -83,7 +84,7 @@ fn decoded(text: &Value) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What `after` has that `before` has not, apart from `expected`.
+/// Keys that are in `after` but not in `before`, except `expected`.
 pub fn left(before: &BTreeSet<String>, after: &BTreeSet<String>, expected: &[&str]) -> Vec<String> {
     let new = after.difference(before);
     new.filter(|key| !expected.contains(&key.as_str()))

@@ -1,4 +1,4 @@
-//! A cluster whose registry has our images, the components' charts and the installer's, and what is done with it.
+//! A cluster whose registry has our images, the components' charts and the installer's chart, and actions on it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub const PLATFORM: &str = "krateo-platform";
 /// The group of compositions.
 pub const GROUP: &str = "composition.krateo.io";
 
-/// By what it is installed and removed.
+/// The program that installs and removes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tool {
     /// `helm install` and `helm uninstall`.
@@ -38,7 +38,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// What a user types, without the verb.
+    /// The command line that a user types, without the verb.
     pub fn words(self) -> &'static str {
         match self {
             Self::Helm => "helm",
@@ -74,7 +74,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Pushes the chart that stands for a component.
+    /// Pushes the chart that stands in for a component.
     ///
     /// # Errors
     /// When Helm refuses it.
@@ -89,7 +89,7 @@ impl Catalog {
         self.push(&archives.join(format!("{}-{}.tgz", component.name, component.version)))
     }
 
-    /// Pushes the installer in a version, with the schemas of what its components can be set to.
+    /// Pushes a version of the installer, with the values schemas of its components.
     ///
     /// # Errors
     /// When a component's chart is not there, or Helm refuses it.
@@ -133,7 +133,8 @@ impl Catalog {
         format!("{}/installer", self.charts())
     }
 
-    /// A file of values: this registry, images of the tag that scenarios have, and these components, each with its feature on.
+    /// A values file: this registry, images with the tag of the scenarios, and these components, each with its feature
+    /// on.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,5 +1,5 @@
-//! Krateo's real programs by their official chart, as images of programs that were built before, and the charts of the
-//! definitions.
+//! Krateo's real programs, installed by their official chart, as images of programs that were built before, and the
+//! charts of the definitions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use crate::http_server::Answer;
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::{ChartFolder, HttpServer, Namespace, Site, image, progress};
 
-/// A version that comes after those that Krateo serves.
+/// A version later than those that Krateo uses.
 pub(super) const NEXT: &str = "1.2.0";
 
-/// Krateo's programs, each with its name inside of its image.
+/// Krateo's programs, each with its name in its image.
 const PROGRAMS: [(&str, &str); 3] = [
     ("core-provider", "manager"),
     ("composition-dynamic-controller", "controller"),
     ("chart-inspector", "webservice"),
 ];
 
-/// Not that of our own images of the same names.
+/// Another tag than that of our own images of the same names.
 const TAG: &str = "krateo";
 
-/// Of which nothing differs from one render to the next.
+/// A chart whose render is always the same.
 const GREETING: &str = "
 apiVersion: v1
 kind: ConfigMap
@@ -35,7 +35,7 @@ metadata: {name: {{ .Release.Name }}-web}
 data: {GREETING: {{ .Values.greeting | quote }}}
 ";
 
-/// Another one at each render.
+/// A password that differs at each render.
 const PASSWORD: &str = "
 apiVersion: v1
 kind: Secret
@@ -96,14 +96,14 @@ impl Krateo {
         Ok(Self { charts })
     }
 
-    /// Three definitions, two of them of one chart, and waits for Krateo, which compiles a program for each.
+    /// Creates three definitions, two of them for one chart, and waits for Krateo, which compiles a program for each.
     pub(super) fn define(&self, home: &Namespace) -> Result<()> {
         for (name, chart, version) in [
             ("shop-one", "shop", "1.0.0"),
             ("shop-two", "shop", "1.1.0"),
             ("vault", "vault", "1.0.0"),
         ] {
-            // Krateo's chart-inspector takes charts of one address for one chart.
+            // Krateo's chart-inspector confuses charts at the same address.
             let url = self.charts.url(&format!("/{chart}"));
             home.apply(&json!({
                 "apiVersion": "core.krateo.io/v1alpha1", "kind": "CompositionDefinition",
@@ -137,7 +137,7 @@ impl Krateo {
     }
 }
 
-/// An image that has nothing but the program, where Krateo's own image has it.
+/// An image with only the program, at the same path as in Krateo's own image.
 fn push(site: &Site, program: &Path, name: &str) -> Result<()> {
     ensure!(program.is_file(), "{} is not there", program.display());
     let context = tempfile::tempdir()?;
@@ -175,7 +175,7 @@ fn charts(site: &Site) -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// What the Jobs of the chart do: a program says its version and ends.
+/// For the Jobs of the chart: a program that prints its version and exits.
 fn pod(site: &Site) -> String {
     json!({"backoffLimit": 0, "template": {"spec": {
         "restartPolicy": "Never", "automountServiceAccountToken": false,

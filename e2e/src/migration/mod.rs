@@ -1,11 +1,12 @@
-//! A cluster that runs Krateo's real programs goes over to this platform, back, and over again.
+//! Migrates a cluster that runs Krateo's real programs to this platform, back, and again.
 //!
-//! Pods run it all: core-provider of Krateo is called through its Service by the API server, and whether a pod of a release was
-//! started anew cannot be told without a kubelet.
+//! Everything runs in pods: the API server calls Krateo's core-provider through its Service, and only with a kubelet
+//! can one see whether a pod of a release was restarted.
 //!
-//! Krateo's controllers upgrade each release whenever they look at it: that adds a revision, runs hooks and draws passwords anew.
-//! So they are told to look once a day, and what they did when they were started is over before a picture is taken. What they do
-//! later all the same, as long as they run, is told from what we do by the audit log, and said beside the figures.
+//! Krateo's controllers upgrade each release at every reconcile: that adds a revision, runs hooks and generates new
+//! passwords. So they are configured to reconcile once a day, and the reconcile at their start is over before a
+//! snapshot is taken. Whatever they do later, as long as they run, is distinguished from our writes by the audit log,
+//! and reported separately.
 
 mod krateo;
 
@@ -27,10 +28,10 @@ use crate::{Namespace, Site, image, progress, scenario};
 
 use krateo::Krateo;
 
-/// `kco migrate run` is killed at this write, each time that it is run.
+/// `kco migrate run` is killed at this write, each time it is run.
 const STRIDE: usize = 5;
 
-/// After so many kills Krateo is put back.
+/// After this many kills Krateo is restored.
 const KILLS_BEFORE_UNDO: usize = 8;
 
 /// As long as nothing changes where all is done: Krateo tries again what failed after a minute at most.
@@ -58,13 +59,13 @@ pub enum Leg {
     Run,
     /// `run`, killed a few times, then `undo` in the middle of it.
     Undo,
-    /// `run` to its end, killed at every fifth write.
+    /// `run` until it finishes, killed at every fifth write.
     Kills,
-    /// What users do afterwards, on a cluster that has gone over.
+    /// What users do afterwards, on a migrated cluster.
     After,
 }
 
-/// What came of each way over, in its order.
+/// The results of each migration, in order.
 #[derive(Debug, Default)]
 pub struct Outcome {
     ways: Vec<(String, Figures)>,
@@ -95,9 +96,9 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// How all was before a way over.
+/// The state before a migration.
 struct Start {
-    /// In the audit log.
+    /// The position in the audit log.
     mark: Mark,
     picture: Picture,
 }
@@ -109,12 +110,12 @@ struct Stage {
     definitions: Namespace,
     folder: tempfile::TempDir,
     krateo: Krateo,
-    /// Roles with a `*` that are there without any Krateo.
+    /// Roles with a `*` that exist without Krateo.
     own_stars: Vec<String>,
 }
 
-/// Goes over and back, in these legs. `folder` has Krateo's programs, built, and its chart: `core-provider`,
-/// `composition-dynamic-controller`, `chart-inspector`, `chart`.
+/// Migrates the cluster back and forth, in these legs. `folder` contains Krateo's programs, built, and its chart:
+/// `core-provider`, `composition-dynamic-controller`, `chart-inspector`, `chart`.
 ///
 /// # Errors
 /// When something does not come to its end; what was touched is in the outcome.
@@ -193,7 +194,7 @@ impl Stage {
         Ok(outcome)
     }
 
-    /// There is something to settle: passwords that are drawn anew at each render.
+    /// There is something to settle: passwords that are generated again at each render.
     fn check(&self) -> Result<()> {
         let checked = self.kco("check", &[])?;
         progress(String::from_utf8_lossy(&checked.stdout).trim_end());
@@ -206,7 +207,7 @@ impl Stage {
         self.is_taken_over()
     }
 
-    /// All as it is before we go over.
+    /// The state before a migration.
     fn start(&self) -> Result<Start> {
         Ok(Start {
             mark: self.cluster.audit().mark()?,
@@ -214,7 +215,7 @@ impl Stage {
         })
     }
 
-    /// What we changed since then.
+    /// What we have changed since then.
     fn touched(&self, start: &Start) -> Result<Figures> {
         let later = self.picture()?;
         let krateos = self.krateos(start.mark)?;
@@ -231,7 +232,7 @@ impl Stage {
         Ok(start.picture.against(&later, &self.own_stars, &krateos))
     }
 
-    /// The releases to whose records Krateo's controllers wrote since then, which run beside their definitions.
+    /// The releases to whose records Krateo's controllers have written since then; those run beside their definitions.
     fn krateos(&self, since: Mark) -> Result<BTreeSet<String>> {
         let mut releases = BTreeSet::new();
         let mut is_ours_at_work = false;
@@ -288,7 +289,7 @@ impl Stage {
         self.is_settled()
     }
 
-    /// Waits until all pods of releases run, and Krateo's controllers make no revisions any more.
+    /// Waits until all pods of releases run, and Krateo's controllers create no more revisions.
     fn is_settled(&self) -> Result<()> {
         until("all releases of Krateo's to be well", || {
             let deployments = objects(&self.team, "deployments")?;
@@ -320,7 +321,7 @@ impl Stage {
         Ok(all.len() == wanted && all.iter().all(is_so))
     }
 
-    /// Each release is signed by one of our controllers, or its composition is held with the password named.
+    /// Each release is signed by one of our controllers, or its composition is held with the password's field named.
     fn is_taken_over(&self) -> Result<()> {
         until("our controllers to have taken all compositions over", || {
             let records = objects(&self.team, "secrets")?;
@@ -347,7 +348,7 @@ impl Stage {
         })
     }
 
-    /// `undo`, and Krateo's programs are up again.
+    /// Runs `undo`, and waits until Krateo's programs run again.
     fn go_back(&self) -> Result<()> {
         let mut command = self.site.kco(["migrate", "undo", "--backup"])?;
         progress("kco migrate undo");
@@ -356,8 +357,9 @@ impl Stage {
         self.is_settled()
     }
 
-    /// `run`, killed at its fifth write again and again, until it ends by itself or was killed so often. Where it was killed at the
-    /// same write before, as an upgrade of a release begins anew, it is killed five writes later. Gives the number of kills.
+    /// Runs `run`, killed at its fifth write, again and again, until it finishes or was killed often enough. If it was
+    /// killed at the same write before, as when the upgrade of a release starts over, it is killed five writes later.
+    /// Returns the number of kills.
     fn run_killed(&self, most: Option<usize>) -> Result<usize> {
         let proxy = Proxy::open(&self.cluster)?;
         let (mut kills, mut write) = (0, STRIDE);
@@ -393,7 +395,8 @@ impl Stage {
         }
     }
 
-    /// What users do afterwards: a value, a version of the chart, a removal; the platform's own upgrade and removal.
+    /// What users do afterwards: change a value, change the version of the chart, remove a composition; upgrade and
+    /// remove the platform.
     fn goes_on(&self) -> Result<()> {
         progress("a change, an upgrade and removals by our controllers");
         let shop = [
@@ -513,12 +516,12 @@ fn objects(namespace: &Namespace, type_: &str) -> Result<Vec<Value>> {
     Ok(all["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until there is an answer.
 fn until<T>(what: &str, ask: impl Fn() -> Result<Option<T>>) -> Result<T> {
     until_so(what, ask)
 }
 
-/// The same, of what remembers what it saw.
+/// The same for a function that remembers what it saw.
 fn until_so<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let begun = Instant::now();
     loop {

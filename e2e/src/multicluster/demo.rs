@@ -1,5 +1,5 @@
-//! One home and two targets, as control planes of this host: what a user sees of many clusters, one of which goes and comes
-//! back.
+//! A home cluster and two targets, as control planes on this host: what a user sees of many clusters when one of them
+//! goes away and comes back.
 
 use std::thread;
 
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// Sets all up and shows it. The clusters stay until they are removed by their names, unless something fails.
+/// Starts everything and shows it. The clusters stay until they are removed by name, unless something fails.
 ///
 /// # Errors
 /// When something does not come up.

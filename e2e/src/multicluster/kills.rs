@@ -1,7 +1,7 @@
-//! The operator killed at every write of a tenant's or deployment's life, then started again: does each step of that life end
-//! as if nothing had happened, with the same revisions?
+//! The operator killed at every write of a tenant's or deployment's life, then started again: does each step of that
+//! life end as if nothing had happened, with the same revisions?
 //!
-//! Home is the target as well, so that all writes go through one door.
+//! Home is the target as well, so that all writes go through one proxy.
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::namespace::condition;
 use crate::proxy::{Outcome, Proxy};
 use crate::{HttpServer, Namespace, Site, image, progress, releases};
 
-/// Who the operator is.
+/// The operator's account.
 const ACCOUNT: &str = "operator";
 
 /// The name of the watch cluster.
@@ -32,7 +32,7 @@ pub enum Kind {
     Deployment,
 }
 
-/// A step of such a life.
+/// A step of its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// It is applied.
@@ -50,7 +50,7 @@ struct Trial {
     charts: HttpServer,
 }
 
-/// Kills at every `stride`th write of each step from write `from` on, as [`kills::run_from`] has it.
+/// Kills at every `stride`th write of each step from write `from` on, as [`kills::run_from`] does.
 ///
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
@@ -69,7 +69,8 @@ pub fn run(kind: Kind, from: usize, stride: usize) -> Result<Outcome> {
 }
 
 impl Trial {
-    /// Makes the account, and runs the operator once: for the types, the key of records, and the Secret of the watch cluster.
+    /// Creates the account, and runs the operator once, so that it creates the types, the key of records, and the
+    /// Secret of the watch cluster.
     fn prepare(&self) -> Result<Proxy> {
         let clusters = Namespace::make(CLUSTERS, &self.site)?;
         clusters.apply(&json!({
@@ -113,7 +114,7 @@ struct Object<'t> {
     namespace: Namespace,
     /// Its name, and that of the namespace of its release.
     name: String,
-    /// Once it has one.
+    /// Once it is known.
     uid: RefCell<Option<String>>,
     trial: &'t Trial,
 }
@@ -154,7 +155,7 @@ impl<'t> Object<'t> {
         self.namespace.get(self.resource(), &self.name)
     }
 
-    /// The object without times, and without words that tell what the last pass did.
+    /// The object without times, and without messages about what the last pass did.
     fn told(&self) -> Result<Option<Value>> {
         let Some(object) = self.object()? else {
             return Ok(None);
@@ -228,7 +229,7 @@ impl Life for Object<'_> {
         Ok(is_met && object["status"]["phase"] == "Ready")
     }
 
-    /// The objects of the release, its revisions, the object itself, and whether the namespace is there.
+    /// The objects of the release, its revisions, the object itself, and whether the namespace exists.
     fn end(&self, _: Step) -> Result<Vec<Value>> {
         let plane = &self.trial.plane;
         let mut all = releases::objects(plane, &self.name)?;
@@ -249,7 +250,7 @@ impl Life for Object<'_> {
         format!("{:#}", self.object().ok().flatten().unwrap_or_default())
     }
 
-    /// The Leases of an operator that was killed run out. That is tried elsewhere; here nobody waits for it.
+    /// The Leases of a killed operator would have to expire. That is tested elsewhere; here nobody waits for it.
     fn bury(&self) -> Result<()> {
         for namespace in [CLUSTERS, self.name.as_str()] {
             let namespace = Namespace::of(namespace, &self.trial.site);

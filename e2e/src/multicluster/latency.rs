@@ -1,4 +1,4 @@
-//! What a dead cluster costs the live ones: how long passes take with and without it.
+//! How a dead cluster affects the live ones: how long passes take with and without it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,20 +16,20 @@ use crate::{Namespace, Site, progress};
 /// The namespace of the tenants on each cluster.
 const TENANTS: &str = "tenants";
 
-/// How often all tenants are changed alone, and as often beside the dead cluster.
+/// How often all tenants are changed alone, and just as often beside the dead cluster.
 const ROUNDS: usize = 3;
 
 /// Longer than a round takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Passes of one measurement.
+/// Passes in one measurement.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Passes {
     /// How many there were on the live clusters.
     pub number: usize,
-    /// Half of them took no longer.
+    /// The median.
     pub median: Duration,
-    /// 95 of 100 took no longer.
+    /// The 95th percentile.
     pub p95: Duration,
 }
 
@@ -38,7 +38,7 @@ pub struct Passes {
 pub struct Figures {
     /// Live clusters alone.
     pub alone: Passes,
-    /// The same beside one that gives no answer.
+    /// The same beside a cluster that does not answer.
     pub beside_dead: Passes,
 }
 
@@ -65,7 +65,7 @@ struct Live {
     tenants: Namespace,
 }
 
-/// Measures with so many tenants on each cluster.
+/// Measures with this many tenants on each cluster.
 ///
 /// # Errors
 /// When something does not come up, or a round does not end.
@@ -101,7 +101,7 @@ pub fn run(tenants: usize) -> Result<Figures> {
     change(&all)?;
     change(&all)?;
 
-    // In turns, so that what else the machine does counts for both.
+    // Alternating, so that other load on the machine affects both.
     let (mut alone, mut beside_dead, mut ways) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..ROUNDS {
         progress("changing the tenants of live clusters alone");
@@ -138,7 +138,7 @@ impl Live {
         })
     }
 
-    /// Joins it by a way of its own, which is cut while passes are under way there.
+    /// Joins it through a connection of its own, which is cut while passes are running there.
     fn join_and_cut(&self, clusters: &Clusters, tenants: usize, number: usize) -> Result<Wire> {
         let server: SocketAddr = self
             .plane
@@ -169,7 +169,7 @@ impl Live {
         })
     }
 
-    /// Changes all tenants, or makes them.
+    /// Changes all tenants, or creates them.
     fn change(&self, tenants: usize, round: usize) -> Result<()> {
         let spec = json!({"values": {"greeting": format!("round {round}")}});
         let items: Vec<Value> = (0..tenants)

@@ -1,4 +1,4 @@
-//! Two control planes, each with a store of its own, a chart repository, and the operator that serves both.
+//! Two control planes, each with its own etcd, a chart repository, and the operator that reconciles both.
 
 pub mod demo;
 pub mod kills;
@@ -74,7 +74,7 @@ spec:
 {{- end }}
 ";
 
-/// Nobody runs pods on a control plane: whoever plays the kubelet says how it ends.
+/// There are no pods on a control plane: the test plays the kubelet and decides how they end.
 const HOOK: &str = "{{- if .Values.hooked }}
 apiVersion: v1
 kind: Pod
@@ -88,7 +88,7 @@ spec:
 {{- end }}
 ";
 
-/// The API server refuses it when it is applied, not before.
+/// The API server only refuses it when it is applied.
 const REFUSED: &str = "apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -97,9 +97,9 @@ metadata:
 
 /// Home, a remote cluster, and the charts.
 pub struct Clusters {
-    /// Where the operator looks for clusters.
+    /// The home cluster, where the operator finds clusters.
     pub home: ControlPlane,
-    /// Another one.
+    /// The remote cluster.
     pub remote: ControlPlane,
     home_site: Site,
     remote_site: Site,
@@ -118,7 +118,7 @@ impl Clusters {
         SHARED.get(Self::start)
     }
 
-    /// Starts both, side by side, and a repository of charts `shop` 1.0.0, 1.1.0 and 2.0.0, the last of which cannot be
+    /// Starts both in parallel, and a repository with charts `shop` 1.0.0, 1.1.0 and 2.0.0, the last of which cannot be
     /// installed.
     ///
     /// # Errors
@@ -147,27 +147,27 @@ impl Clusters {
         })
     }
 
-    /// A namespace at home, which need not be there.
+    /// A namespace at home, which may not exist.
     pub fn at_home(&self, namespace: &str) -> Namespace {
         Namespace::of(namespace, &self.home_site)
     }
 
-    /// A namespace of the remote cluster, which need not be there.
+    /// A namespace of the remote cluster, which may not exist.
     pub fn at_remote(&self, namespace: &str) -> Namespace {
         Namespace::of(namespace, &self.remote_site)
     }
 
-    /// Lets the repository answer, or not.
+    /// Makes the repository answer, or not.
     pub fn repository_is_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::SeqCst);
     }
 
-    /// The flags of an operator against home, with these further ones.
+    /// The flags of an operator at home, with additional ones.
     pub fn flags(&self, flags: &[&str]) -> Vec<String> {
         arguments(&self.repository, CLUSTERS, flags)
     }
 
-    /// The operator against home with these further flags, to be run by the caller.
+    /// The operator at home with these additional flags, for the caller to run.
     ///
     /// # Errors
     /// When it is not built.
@@ -180,7 +180,7 @@ impl Clusters {
         Ok(command)
     }
 
-    /// Starts the operator against home with these further flags; gives the name of the program.
+    /// Starts the operator at home with these additional flags; returns the name of the program.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -205,7 +205,7 @@ impl Clusters {
         Ok(name)
     }
 
-    /// Does something with both; what the operators said is kept where it fails.
+    /// Runs a scenario with both; on failure the operators' logs are kept.
     ///
     /// # Errors
     /// As `scenario`.
@@ -222,7 +222,7 @@ impl Clusters {
         outcome
     }
 
-    /// Kills the operator, and frees its Lease as its end by a signal does.
+    /// Kills the operator, and releases its Lease, as it does when it ends by a signal.
     ///
     /// # Errors
     /// When it does not run.
@@ -248,7 +248,7 @@ impl Clusters {
         }))
     }
 
-    /// The same of the remote cluster by a way that can be cut, see [`Way::cut`].
+    /// The same for the remote cluster through a connection that can be cut, see [`Way::cut`].
     ///
     /// # Errors
     /// When the way cannot be made, or the API server refuses the Secret.
@@ -264,8 +264,8 @@ impl Clusters {
         Ok(Way(wire))
     }
 
-    /// Serves the same charts by TLS, for whoever shows this user name and password. Gives the server and the certificate of
-    /// its authority.
+    /// Serves the same charts by TLS, with this user name and password. Returns the server and the certificate of its
+    /// CA.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -313,7 +313,7 @@ impl Clusters {
         served.map(drop)
     }
 
-    /// Waits until the operator stands so to a cluster.
+    /// Waits until the operator reports this state of a cluster.
     ///
     /// # Errors
     /// When it does not.
@@ -324,7 +324,7 @@ impl Clusters {
         })
     }
 
-    /// How the operator stands to a cluster, as the Secret says.
+    /// The state of a cluster, as in the Secret.
     ///
     /// # Errors
     /// When kubectl fails.
@@ -338,7 +338,7 @@ impl Clusters {
     }
 }
 
-/// The operators that a scenario has started end with it, also when it panics: the next one begins with none.
+/// The operators that a scenario has started end with it, also if it panics, so that the next one begins with none.
 struct Operators<'c>(&'c Clusters);
 
 impl Drop for Operators<'_> {
@@ -360,14 +360,14 @@ fn made(namespace: Namespace) -> Result<Namespace> {
 pub struct Way(Wire);
 
 impl Way {
-    /// Cuts it: connections stay, and nothing comes any more.
+    /// Cuts it: connections stay open, and nothing gets through any more.
     pub fn cut(&mut self) {
         self.0.cut();
     }
 }
 
-/// The flags of an operator that releases chart `shop` of a repository, with its Secrets in this namespace; further flags
-/// take the place of those that it has.
+/// The flags of an operator that releases chart `shop` of a repository, with its Secrets in this namespace; additional
+/// flags replace those of the same name.
 pub(crate) fn arguments(charts: &HttpServer, namespace: &str, flags: &[&str]) -> Vec<String> {
     let mut arguments: Vec<String> = [
         "--chart-name=shop",
@@ -411,7 +411,7 @@ pub fn deployment(namespace: &str, name: &str, region: &Value, values: &Value) -
     })
 }
 
-/// The reasons of the events about an object, in no order.
+/// The reasons of the events about an object, unordered.
 ///
 /// # Errors
 /// When kubectl fails.
@@ -425,7 +425,7 @@ pub fn events(namespace: &Namespace, name: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The figures that a program of this host serves on a port.
+/// The metrics that a program on this host serves on a port.
 ///
 /// # Errors
 /// When nobody answers.
@@ -435,7 +435,7 @@ pub fn figures(port: u16) -> Result<String> {
         .build()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let url = format!("http://127.0.0.1:{port}/metrics");
-    // Whatever proxy there is leads elsewhere.
+    // A proxy would not reach it.
     let client = reqwest::Client::builder().no_proxy().build()?;
     runtime.block_on(async { Ok(client.get(url).send().await?.error_for_status()?.text().await?) })
 }
@@ -449,13 +449,13 @@ pub fn said(tenant: &Value, type_: &str) -> String {
     })
 }
 
-/// A repository of charts `shop`, as [`Clusters::start`] has it.
+/// A repository with charts `shop`, as in [`Clusters::start`].
 pub(crate) fn charts_of(site: &Site) -> Result<HttpServer> {
     serve(charts(site)?, Arc::default())
 }
 
-/// Chart `shop` in a version: a `ConfigMap`, which says what was looked up where values ask for something, a Service, and a
-/// Deployment where values ask for it. Tedious values take all the time that templates have.
+/// Chart `shop` in a version: a `ConfigMap`, with the result of a lookup if values ask for one, a Service, and a
+/// Deployment if values ask for it. Tedious values use up all the time that rendering may take.
 fn chart(version: &str) -> Result<ChartFolder> {
     let chart = ChartFolder::copy("web", "shop", version)?;
     fs::remove_dir_all(chart.folder().join("templates"))?;

@@ -1,4 +1,5 @@
-//! Few API servers behind many kubeconfigs: what each name costs, and what is asked while nothing changes.
+//! Few API servers behind many kubeconfigs: what each kubeconfig costs, and which requests are sent while nothing
+//! changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +19,10 @@ const NAMES: usize = 20;
 /// Tenants on each server.
 const TENANTS: usize = 5;
 
-/// How long nothing changes before that is measured: connections that nobody uses are closed.
+/// How long nothing changes before measuring, so that unused connections are closed.
 const REST: Duration = Duration::from_secs(45);
 
-/// The account by which each server is reached, in a namespace of that name.
+/// The account with which each server is used, in a namespace of that name.
 const ACCOUNT: &str = "operator";
 
 /// What was measured.
@@ -58,7 +59,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Measures what is asked in so many minutes.
+/// Counts requests for this many minutes.
 ///
 /// # Errors
 /// When something does not come up.

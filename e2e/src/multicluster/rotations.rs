@@ -1,4 +1,4 @@
-//! A kubeconfig that is rotated while its tenants are changed: does a pass fail, and what stays open?
+//! A kubeconfig that is rotated while its tenants are changed: does a pass fail, and which connections stay open?
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,10 +18,10 @@ const TENANTS: &str = "rotations";
 /// The cluster.
 const NAME: &str = "rotating";
 
-/// How long all may take to come to rest.
+/// How long it may take until everything is idle.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What rotations cost.
+/// The effects of rotations.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     /// How often the kubeconfig was rotated.
@@ -32,18 +32,18 @@ pub struct Figures {
     pub passes: usize,
     /// Those that failed.
     pub failed: usize,
-    /// How many passes over one tenant failed one after the other, at most.
+    /// The longest series of failed passes over one tenant.
     pub in_a_row: usize,
-    /// Open files and connections of the operator before, at rest.
+    /// Open files and connections of the operator before, when idle.
     pub files_before: u64,
-    /// The same at rest afterwards.
+    /// The same when idle afterwards.
     pub files_after: u64,
 }
 
 impl Figures {
-    /// True when no pass failed for longer than one retry, and what the rotations opened is closed. How many unused connections
-    /// there are varies by up to four, since the pool looks for them only every half a minute; a rotation that closes nothing
-    /// leaves all connections of its cluster.
+    /// True if no pass failed for longer than one retry, and connections opened by rotations are closed. The number of
+    /// unused connections varies by up to four, because the pool checks for them only every half a minute; if a
+    /// rotation closed nothing, all connections of its cluster would remain.
     pub fn is_good(&self) -> bool {
         self.in_a_row <= 1 && self.files_after < self.files_before + self.rotations as u64
     }
@@ -66,7 +66,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Rotates so many times, while so many tenants are changed all the time.
+/// Rotates this many times, while this many tenants are changed all the time.
 ///
 /// # Errors
 /// When something does not come up, or tenants do not come to what was asked for last.
@@ -97,7 +97,7 @@ pub fn run(rotations: usize, tenants: usize) -> Result<Figures> {
     change(&place, tenants, 0)?;
     settle(&place, 0)?;
     let files = || Ok(clusters.home.usage(&operator)?.files);
-    // Connections of the installation that nobody uses are closed after a while.
+    // Unused connections of the installation are closed after a while.
     let files_before = at_rest(files)?;
     let log = clusters
         .home
@@ -144,7 +144,7 @@ fn change(place: &Namespace, tenants: usize, round: usize) -> Result<()> {
     place.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
-/// Waits until all tenants have what was asked for last.
+/// Waits until all tenants have their latest values.
 fn settle(place: &Namespace, round: usize) -> Result<()> {
     let begun = Instant::now();
     let greeting = format!("round {round}");
@@ -186,7 +186,7 @@ fn at_rest(files: impl Fn() -> Result<u64>) -> Result<u64> {
     Ok(least)
 }
 
-/// What the log has of passes.
+/// What the log says about passes.
 fn read<'l>(lines: impl Iterator<Item = &'l str>) -> Figures {
     let mut figures = Figures {
         rotations: 0,

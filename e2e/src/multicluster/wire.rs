@@ -1,5 +1,5 @@
-//! A way to an API server that can be cut: then packets of new connections are lost, and nothing comes through those that
-//! there are.
+//! A connection to an API server that can be cut: then packets of new connections are lost, and nothing gets through
+//! existing ones.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,20 +10,20 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Connections that wait for the listener, before the kernel drops what comes.
+/// How many connections may wait to be accepted before the kernel drops more.
 const BACKLOG: u32 = 1;
 
-/// The way; it ends with this value.
+/// The connection; it ends with this value.
 pub(super) struct Wire {
     address: SocketAddr,
     cut: watch::Sender<bool>,
     runtime: Runtime,
-    /// They fill the line of those that wait to be accepted.
+    /// These fill the queue of connections that wait to be accepted.
     waiting: Vec<TcpStream>,
 }
 
 impl Wire {
-    /// A way to this address.
+    /// A connection to this address.
     pub(super) fn to(target: SocketAddr) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -55,7 +55,7 @@ impl Wire {
     pub(super) fn cut(&mut self) {
         self.cut.send_replace(true);
         let address = self.address;
-        // One more than the line takes does not get through.
+        // The queue takes one more, then packets are dropped.
         for _ in 0..=BACKLOG + 1 {
             let connecting = async {
                 let within = std::time::Duration::from_millis(300);
@@ -72,7 +72,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, mut is_cut: watch::Re
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => accepted,
-            // The listener stays, and nobody is accepted.
+            // The listener stays open, and accepts nobody.
             () = until_cut(&mut is_cut) => std::future::pending().await,
         };
         let Ok((stream, _)) = stream else { continue };
@@ -86,13 +86,13 @@ async fn accept(listener: TcpListener, target: SocketAddr, mut is_cut: watch::Re
     }
 }
 
-/// Passes bytes on until the way is cut; then the connection stays and nothing comes.
+/// Forwards bytes until the connection is cut; then it stays open and nothing gets through.
 async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut is_cut: watch::Receiver<bool>) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let read = tokio::select! {
             read = from.read(&mut buffer) => read,
-            // What there is stays as it is, and nothing comes.
+            // Existing connections stay open, and nothing gets through.
             () = until_cut(&mut is_cut) => std::future::pending().await,
         };
         match read {

@@ -1,7 +1,7 @@
-//! The charts that releases are tried with: one text file each, in `e2e/charts/releases`.
+//! The charts for trials of releases: one text file each, in `e2e/charts/releases`.
 //!
-//! A file holds the files of a chart, each below a line `-- <path> --`; the lines before the first say what the chart
-//! is there for. `upgrade.yaml` holds the values of the second revision. `Chart.yaml` is made up.
+//! A file contains the files of a chart, each below a line `-- <path> --`; the lines before the first one say what the
+//! chart is for. `upgrade.yaml` has the values of the second revision. `Chart.yaml` is generated.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use crate::image;
 pub struct TrialChart {
     /// Its name.
     pub name: String,
-    /// What it is there for.
+    /// What it tests.
     pub purpose: String,
     folder: TempDir,
 }
 
-/// The name of the file that is no part of the chart.
+/// The name of the file that is not part of the chart.
 const UPGRADE: &str = "upgrade.yaml";
 
 impl TrialChart {
@@ -80,7 +80,7 @@ impl TrialChart {
         self.folder.path().join("chart").to_string_lossy().into_owned()
     }
 
-    /// The file with the values of the second revision, when the chart has one.
+    /// The file with the values of the second revision, if the chart has one.
     pub fn upgrade(&self) -> Option<String> {
         let path = self.folder.path().join(UPGRADE);
         path.is_file().then(|| path.to_string_lossy().into_owned())

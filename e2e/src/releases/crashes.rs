@@ -18,9 +18,9 @@ pub enum Action {
     Install,
     /// The second revision.
     Upgrade,
-    /// Back from the second to the first.
+    /// Back from the second revision to the first.
     Rollback,
-    /// The end.
+    /// The uninstall.
     Uninstall,
 }
 
@@ -35,7 +35,7 @@ pub const ACTIONS: [Action; 4] = [
 /// Name of the release.
 const RELEASE: &str = "rope";
 
-/// What is there after an action.
+/// The state after an action.
 struct End {
     objects: Vec<Value>,
     revisions: Vec<(i64, String)>,
@@ -48,7 +48,7 @@ struct Matrix<'a> {
     upgrade: String,
 }
 
-/// Kills at every `step`th write, before and after it; 1 is all of them.
+/// Kills before and after every `step`th write; 1 is all of them.
 ///
 /// # Errors
 /// When an action without a kill fails; what goes wrong after a kill is in the outcome.
@@ -86,7 +86,7 @@ impl Matrix<'_> {
                 outcome.kills += usize::from(!matches!(killed, Ok(false)));
                 match killed {
                     Ok(true) => outcome.converged += 1,
-                    // The Lease was renewed once less than before; the write does not exist this time.
+                    // The Lease was renewed once less than before, so this write does not exist.
                     Ok(false) => {}
                     Err(fault) => {
                         let fault = format!(
@@ -104,7 +104,7 @@ impl Matrix<'_> {
         Ok(())
     }
 
-    /// Kills once; false when the action was over before.
+    /// Kills once; false if the action was over before.
     fn kill_one(&self, action: Action, kill: KillAt, expected: &End) -> Result<bool> {
         let side = if kill.side == Side::Before { "b" } else { "a" };
         let namespace = format!("{}-{}{side}", action.verb(), kill.write);
@@ -121,7 +121,7 @@ impl Matrix<'_> {
             killed.said
         );
         let again = self.act(action, &namespace, None)?;
-        // The first run may have come to its end before it died; Helm says this of a second one as well.
+        // The first run may have finished before it was killed; then Helm reports this for a second one as well.
         let in_use = "cannot reuse a name that is still in use";
         let is_done = action == Action::Install && again.said.contains(in_use);
         ensure!(
@@ -139,7 +139,7 @@ impl Matrix<'_> {
         Ok(true)
     }
 
-    /// Brings a namespace to where the action begins.
+    /// Brings a namespace into the state in which the action begins.
     fn prepare(&self, action: Action, namespace: &str) -> Result<()> {
         if action == Action::Install {
             self.rig.forget_definitions()?;
@@ -195,7 +195,7 @@ impl Matrix<'_> {
     }
 }
 
-/// Hooks of the events before and after an action ran, each at most once more than without a kill, and in their place
+/// Checks that hooks before and after an action ran, each at most once more than without a kill, and at the right place
 /// among the writes of the action.
 pub(crate) fn check_hooks(
     (before, after): (&str, &str),
@@ -248,7 +248,7 @@ fn is_beside(record: &AuditRecord) -> bool {
     ) || record.group == "composition.krateo.io"
 }
 
-/// One revision after the other, the last one deployed and no other, none left pending.
+/// Revisions are consecutive, only the last one is deployed, and none is pending.
 fn check_chain(expected: &[(i64, String)], found: &[(i64, String)]) -> Result<()> {
     if expected.is_empty() {
         ensure!(found.is_empty(), "records are left: {found:?}");

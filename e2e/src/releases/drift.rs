@@ -1,4 +1,4 @@
-//! Objects of a release changed by others: what `kco drift` reports, and whether it is healed.
+//! Objects of a release changed by others: what `kco drift` reports, and whether it corrects it.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -8,17 +8,17 @@ use super::{Rig, Tool, TrialChart, difference};
 /// Name of the release, and of most of its objects.
 pub(crate) const RELEASE: &str = "steady";
 
-/// One way to change something behind our back.
+/// One kind of change by others.
 pub(crate) struct Case {
-    /// In words, for the table.
+    /// Its description, for the table.
     pub(crate) what: &'static str,
     /// The kubectl command line that does it.
     pub(crate) by: &'static [&'static str],
-    /// The object and the beginning of the path that is to be reported; an empty path when the object is gone.
+    /// The object and the beginning of the path that must be reported; an empty path if the object is gone.
     pub(crate) object: &'static str,
     path: &'static str,
     change: &'static str,
-    /// The field manager that is to be named; none when whoever removes a field leaves no trace.
+    /// The field manager that must be named; `None` if a removal leaves no trace of one.
     manager: Option<&'static str>,
 }
 
@@ -236,7 +236,7 @@ pub(crate) const CASES: [Case; 17] = [
 /// A conflict: another manager applies a field of ours by force.
 const CONFLICT: &str = "another manager applies a field by force";
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Debug)]
 pub struct Row {
     /// What was done.
@@ -278,7 +278,7 @@ impl std::fmt::Display for Table {
     }
 }
 
-/// Changes objects of a release in every way of the table, and has each healed.
+/// Changes objects of a release in every way of the table, and has each corrected.
 ///
 /// # Errors
 /// When the release cannot be installed, or the change cannot be made.
@@ -325,7 +325,7 @@ impl Case {
         let (reported, fault) = match self.report(rig, namespace) {
             Ok(reported) => (reported, heal(rig, namespace, whole).err()),
             Err(fault) => {
-                // What is not reported may be healed all the same, and the next case begins with the whole release.
+                // Even a change that is not reported may be corrected, and the next case begins with an intact release.
                 let _ = heal(rig, namespace, whole);
                 ("-".to_owned(), Some(fault))
             }
@@ -359,7 +359,7 @@ impl Case {
         let manager = text(found, "manager");
         if let Some(expected) = self.manager {
             ensure!(manager == expected, "{manager:?} is named and not {expected:?}");
-            // The API server keeps no time for what comes through the scale subresource.
+            // The API server records no time for changes through the scale subresource.
             let is_timed = self.by.first() != Some(&"scale");
             ensure!(found["time"].is_string() || !is_timed, "no time is told: {found}");
         }
@@ -375,7 +375,7 @@ impl Case {
     }
 }
 
-/// Has what drifted written again, and looks whether all is as it was.
+/// Has the drift corrected, and checks whether everything is as it was.
 fn heal(rig: &Rig, namespace: &str, whole: &[Value]) -> Result<()> {
     rig.run(Tool::Kco, namespace, &["drift", RELEASE, "--correct"])?;
     let left = rig.run(Tool::Kco, namespace, &["drift", RELEASE, "--output", "json"])?;
@@ -383,7 +383,7 @@ fn heal(rig: &Rig, namespace: &str, whole: &[Value]) -> Result<()> {
     if let Some(difference) = difference(whole, &rig.objects(namespace)?) {
         anyhow::bail!("the objects are not as they were: {difference}");
     }
-    // Drift never makes a revision.
+    // Correcting drift never creates a revision.
     let revisions = rig.revisions(namespace, RELEASE)?;
     ensure!(
         revisions == [(1, "deployed".to_owned())],

@@ -1,4 +1,4 @@
-//! What releases cost: requests against the least that is possible, and time against a client that does nothing else.
+//! What releases cost: requests compared with the minimum, and time compared with a client that does nothing else.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,13 +15,13 @@ use super::{Rig, TrialChart};
 pub struct Requests {
     /// The action.
     pub action: &'static str,
-    /// Objects that it writes or deletes, and two writes of records for each revision that changes.
+    /// The minimum: objects that it writes or deletes, and two writes of records for each revision that changes.
     pub least: usize,
     /// Writes that were made.
     pub writes: usize,
-    /// Everything else that was asked, discovery aside.
+    /// All other requests, discovery aside.
     pub reads: usize,
-    /// What the cluster serves, asked once for a process.
+    /// Discovery requests, once per process.
     pub discovery: usize,
 }
 
@@ -41,7 +41,8 @@ impl std::fmt::Display for Requests {
     }
 }
 
-/// Counts the requests of an install, of an upgrade that changes everything it can, and of a pass that finds nothing.
+/// Counts the requests of an install, of an upgrade that changes as much as possible, and of a pass that finds nothing
+/// to do.
 ///
 /// # Errors
 /// When the driver fails.
@@ -99,7 +100,7 @@ pub fn requests(rig: &Rig, driver: &Path) -> Result<Vec<Requests>> {
     Ok(all)
 }
 
-/// What the driver says about `releases` installs against the same writes by a bare client.
+/// The driver's report about `releases` installs compared with the same writes by a bare client.
 ///
 /// # Errors
 /// When the driver fails.
@@ -124,7 +125,7 @@ pub fn times(rig: &Rig, driver: &Path, releases: usize) -> Result<String> {
     output(command.arg(chart.path()))
 }
 
-/// Whether the objects of both namespaces are the same in number: the bare client did the same work.
+/// Checks that both namespaces have the same number of objects: the bare client did the same work.
 ///
 /// # Errors
 /// When they cannot be read.

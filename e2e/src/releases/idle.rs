@@ -1,4 +1,4 @@
-//! Many releases, looked at again and again: does anybody write?
+//! Many releases, reconciled again and again: does anybody write?
 
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use local_cluster::output;
 use super::{Rig, TrialChart};
 use crate::image;
 
-/// The charts that take turns. What they render is different every time, or is written in another way by the API
-/// server, or is of a kind of their own.
+/// The charts, in turn. Their render differs every time, or the API server writes it in another way, or they have kinds
+/// of their own.
 const CHARTS: [&str; 8] = [
     "random",
     "string-data",
@@ -21,14 +21,14 @@ const CHARTS: [&str; 8] = [
     "capabilities",
 ];
 
-/// What was seen while nothing was to be done.
+/// What was observed while there was nothing to do.
 #[derive(Debug)]
 pub struct Idle {
     /// How many releases.
     pub releases: usize,
     /// How many passes over all of them.
     pub passes: usize,
-    /// Requests that were to change something.
+    /// Requests that could change something.
     pub writes: Vec<String>,
     /// All requests.
     pub requests: usize,
@@ -79,7 +79,7 @@ pub fn run(rig: &Rig, releases: usize, passes: usize) -> Result<Idle> {
         driver.args(charts.iter().map(TrialChart::path));
         Ok(driver)
     };
-    // One pass installs. The next ones, of a process that asks anew what is served, find what new kinds mean to others.
+    // One pass installs. The next ones, of a process that discovers types again, find the kinds that are new since.
     output(&mut drive(1)?)?;
     output(&mut drive(2)?)?;
     let mark = rig.plane.audit().mark()?;

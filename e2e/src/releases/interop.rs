@@ -1,7 +1,7 @@
-//! Releases that one program made and another operates: `kco` and the real Helm 3 and 4, both ways.
+//! Releases that one program installed and another operates: `kco` and the real Helm 3 and 4, both ways.
 //!
-//! For every chart Helm 4 goes all steps alone first. Where two programs share them, the cluster must hold the same
-//! objects after every step.
+//! For every chart, Helm 4 first takes all steps alone. When two programs share the steps, the cluster must contain the
+//! same objects after every step.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Rig, Tool, TrialChart, difference};
 use crate::progress;
 
-/// Who installs, and who operates what was installed.
+/// Who installs, and who operates the release then.
 pub const PAIRS: [(Tool, Tool); 4] = [
     (Tool::Kco, Tool::Helm4),
     (Tool::Kco, Tool::Helm3),
@@ -19,20 +19,20 @@ pub const PAIRS: [(Tool, Tool); 4] = [
     (Tool::Helm3, Tool::Kco),
 ];
 
-/// Charts that come out differently at every render; of their objects only the names are compared.
+/// Charts whose render always differs; only the names of their objects are compared.
 const RANDOM: [&str; 2] = ["random", "lookup"];
 
 /// Name of the release.
 const RELEASE: &str = "shared";
 
-/// One chart in the hands of one pair.
+/// One chart and one pair.
 #[derive(Debug)]
 pub struct Row {
     /// The chart.
     pub chart: String,
     /// Who installed, and who operated.
     pub pair: (Tool, Tool),
-    /// What was wrong, if anything was.
+    /// What was wrong, if anything.
     pub fault: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Goes all steps; the objects after each, by its name.
+    /// Takes all steps; returns the objects after each, by its name.
     fn steps(
         &self,
         alone: Option<&Vec<(&'static str, Vec<Value>)>>,
@@ -174,7 +174,7 @@ impl<'a> Trial<'a> {
         Ok(seen)
     }
 
-    /// `kco diff` foresees that an upgrade would change something, or nothing.
+    /// `kco diff` must predict whether an upgrade would change something.
     fn differs(&self, values: &str, expected: bool) -> Result<()> {
         let is_random = RANDOM.contains(&self.chart.name.as_str());
         if (self.maker != Tool::Kco && self.operator != Tool::Kco) || (is_random && !expected) {
@@ -237,7 +237,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// What `kco` prints of a release is what Helm 4 prints of it.
+    /// `kco` must print the same about a release as Helm 4.
     fn is_shown_alike(&self) -> Result<()> {
         if self.maker != Tool::Kco && self.operator != Tool::Kco {
             return Ok(());
@@ -262,7 +262,7 @@ impl<'a> Trial<'a> {
                 command.join(" ")
             );
         }
-        // Helm 3 reads what is there as well.
+        // Helm 3 must be able to read it as well.
         self.run(Tool::Helm3, &["status", RELEASE]).map(drop)
     }
 }

@@ -1,9 +1,9 @@
-//! Public charts installed, upgraded and removed by the real Helm and then by us, under one name in one namespace: what
-//! is in the cluster after each step must be the same, field by field.
+//! Public charts installed, upgraded and removed by the real Helm and then by us, under one name in one namespace: the
+//! objects in the cluster must be the same after each step, field by field.
 //!
-//! Where the two differ Helm goes all steps once more, and what comes out differently in its own hands (passwords, ports
-//! that the server picks, UIDs in selectors) does not count. Nothing is waited for, since nothing runs; the API server of
-//! this trial asks no webhooks.
+//! If the two differ, Helm takes all steps once more, and whatever differs between its own two runs (passwords, ports
+//! that the server picks, UIDs in selectors) does not count. There is no waiting, because no pods run; the API server
+//! of this trial calls no webhooks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,10 +22,11 @@ use crate::progress;
 /// Name of the release.
 const RELEASE: &str = "live";
 
-/// How long what was uninstalled may take to go: Helm does not wait for it.
+/// How long uninstalled objects may take to disappear: Helm does not wait for that.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Values of which charts have at least one, most telling first, with the change that makes the second revision.
+/// Values of which most charts have at least one, the most relevant first, with the change that makes the second
+/// revision.
 const CHANGES: [(&str, &str); 6] = [
     ("replicaCount:", "replicaCount=2"),
     ("podAnnotations:", "podAnnotations.changed=yes"),
@@ -73,7 +74,7 @@ impl std::fmt::Display for Table {
     }
 }
 
-/// An API server that asks no webhooks: those of the charts are not there to answer.
+/// An API server that calls no webhooks: those of the charts do not run.
 ///
 /// # Errors
 /// As [`Rig::start`].
@@ -166,9 +167,10 @@ struct Trial<'a> {
     rig: &'a Rig,
     path: String,
     namespace: String,
-    /// A kubeconfig whose context is the namespace: `kubectl get --filename` with the flag refuses objects of another.
+    /// A kubeconfig whose context is the namespace, because `kubectl get --filename` with the flag refuses objects of
+    /// other namespaces.
     kubeconfig: TempDir,
-    /// Objects outside of namespaces that are there without the chart.
+    /// Cluster-scoped objects that exist without the chart.
     before: BTreeSet<String>,
 }
 
@@ -197,7 +199,7 @@ impl<'a> Trial<'a> {
         self.rig.kubectl(&all)
     }
 
-    /// All of it, or why Helm cannot operate the chart here.
+    /// Takes all steps, or says why Helm cannot operate the chart here.
     fn run(&self, chart: &str) -> Result<Result<Row, String>> {
         let text = match self
             .rig
@@ -219,7 +221,7 @@ impl<'a> Trial<'a> {
         let expected = match self.steps(Tool::Helm4, &flags) {
             Ok(expected) => expected,
             Err(refused) => {
-                // It may have come halfway.
+                // It may have failed halfway.
                 let _ = self.rig.end(
                     Tool::Helm4,
                     &self.namespace,
@@ -258,12 +260,12 @@ impl<'a> Trial<'a> {
         steps.push(("upgrade", self.objects()?));
         run(&["uninstall", RELEASE])?;
         steps.push(("uninstall", self.left()?));
-        // Definitions stay; the next one is to bring them anew.
+        // CRDs stay after an uninstall; the next one must bring them again.
         self.forget_definitions()?;
         Ok(steps)
     }
 
-    /// The objects of the release's manifest as they are, and the definitions that came with it.
+    /// The live objects of the release's manifest, and the CRDs that came with it.
     fn objects(&self) -> Result<Objects> {
         let manifest = self
             .rig
@@ -279,7 +281,7 @@ impl<'a> Trial<'a> {
         Ok(objects)
     }
 
-    /// What is there once all that goes is gone.
+    /// The objects once everything that is being deleted is gone.
     fn left(&self) -> Result<Objects> {
         let since = Instant::now();
         loop {
@@ -329,7 +331,7 @@ impl<'a> Trial<'a> {
         self.rig.kubectl(&arguments).map(drop)
     }
 
-    /// The next chart is to find the cluster as this one did; what does not go is seen as a clash there.
+    /// The next chart must find the cluster as this one did; anything that stays is noticed as a conflict there.
     fn clean_up(&self) {
         let _ = self.forget_definitions();
         let _ = self
@@ -338,11 +340,11 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// What stands outside of namespaces, by kind and name; namespaces themselves come and go with trials.
+/// Cluster-scoped objects, by kind and name; namespaces themselves are created and deleted by trials.
 struct Outside {
-    /// What is to stay.
+    /// Objects that stay.
     lasting: BTreeSet<String>,
-    /// Something is on its way out, as a definition is until its objects are gone.
+    /// Something is still being deleted, as a CRD is until its objects are gone.
     is_going: bool,
 }
 
@@ -367,7 +369,7 @@ fn key(object: &Value) -> String {
     format!("{} {}", object["kind"].as_str().unwrap_or_default(), name(object))
 }
 
-/// True for a hook that has to run before anything goes on: nothing runs here.
+/// True for a hook that must run before the action can continue: no pods run here.
 fn is_awaited_hook(document: &str) -> bool {
     let is_run = document
         .lines()
@@ -425,7 +427,7 @@ fn compare(expected: &Value, found: &Value, path: &str, differs: &mut dyn FnMut(
     }
 }
 
-/// That something was tried at all.
+/// Checks that something was tried at all.
 ///
 /// # Errors
 /// When there was nothing, which is no success.

@@ -1,5 +1,5 @@
-//! Releases tried on a real API server, without nodes: what `kco` and Helm make of each other's, what a kill leaves,
-//! what drifts, what idles, and what all of it costs.
+//! Releases on a real API server, without nodes: `kco` and Helm operating each other's, recovery from kills, drift,
+//! idleness, and what all of that costs.
 
 pub mod chart;
 pub mod crashes;
@@ -33,10 +33,10 @@ const NAMESPACED: &str = "configmaps,secrets,services,serviceaccounts,persistent
 const CLUSTER_SCOPED: &str = "clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io,\
     priorityclasses.scheduling.k8s.io,validatingwebhookconfigurations.admissionregistration.k8s.io,namespaces";
 
-/// Who acts on a release.
+/// The program that acts on a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
-    /// Ours.
+    /// `kco`.
     Kco,
     /// Helm 4.
     Helm4,
@@ -54,14 +54,14 @@ impl std::fmt::Display for Tool {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
     /// Its status.
     pub status: ExitStatus,
     /// What it printed.
     pub printed: String,
-    /// What it said on the other output.
+    /// What it printed on standard error.
     pub said: String,
 }
 
@@ -106,7 +106,7 @@ impl Rig {
             Tool::Helm3 => self.plane.helm3(arguments)?,
         };
         command.args(["--namespace", namespace]);
-        // The machine's own settings are not what is tried.
+        // The machine's own settings must not affect the trial.
         for name in [
             "HELM_NAMESPACE",
             "HELM_DRIVER",
@@ -193,8 +193,8 @@ impl Rig {
     }
 }
 
-/// The objects of a namespace, and those outside of namespaces whose names begin with its name: without what
-/// differs from one object to its equal, without records and without what every namespace has.
+/// The objects of a namespace, and cluster-scoped ones whose names begin with its name: without fields that differ
+/// between equal objects, without records and without the default objects of every namespace.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -208,7 +208,7 @@ pub fn objects(plane: &ControlPlane, namespace: &str) -> Result<Vec<Value>> {
     objects.retain(|object| !is_of_every_namespace(object));
     let mut outside = listed(plane, &["get", CLUSTER_SCOPED])?;
     outside.retain(|object| name(object).starts_with(&format!("{namespace}-")));
-    // A namespace takes its time to go, and Helm does not wait for it.
+    // A namespace takes a while to be deleted, and Helm does not wait for that.
     outside.retain(|object| object["metadata"]["deletionTimestamp"].is_null());
     objects.extend(outside);
     let mut objects: Vec<Value> = objects
@@ -227,7 +227,7 @@ pub(crate) fn listed(plane: &ControlPlane, arguments: &[&str]) -> Result<Vec<Val
     Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// The types of the trial charts' own kinds that are there.
+/// The existing types of the trial charts' own kinds.
 pub(crate) fn definitions(plane: &ControlPlane) -> Result<Vec<String>> {
     let names = output(&mut plane.kubectl(["get", "crd", "--output", "name"]))?;
     let names = names
@@ -269,7 +269,7 @@ pub fn revisions(plane: &ControlPlane, namespace: &str, release: &str) -> Result
     Ok(history.iter().map(revision).collect())
 }
 
-/// One revision after the other, the last one deployed and no other left pending.
+/// Revisions are consecutive, only the last one is deployed, and none is pending.
 pub fn is_chain(revisions: &[(i64, String)]) -> bool {
     let numbers = revisions.iter().map(|(number, _)| *number);
     let first = revisions.first().map_or(1, |(number, _)| *number);
@@ -294,7 +294,7 @@ fn is_of_every_namespace(object: &Value) -> bool {
         )
 }
 
-/// An object as two equal ones in different namespaces have it.
+/// An object without the fields in which two equal ones in different namespaces differ.
 pub(crate) fn bare(object: &Value, namespace: &str) -> Result<Value> {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -311,7 +311,7 @@ pub(crate) fn bare(object: &Value, namespace: &str) -> Result<Value> {
             metadata.remove(key);
         }
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            // Controllers add it in their own time.
+            // Controllers add it at some later time.
             annotations.remove("deployment.kubernetes.io/revision");
             annotations.remove("deprecated.daemonset.template.generation");
         }
@@ -338,7 +338,7 @@ pub(crate) fn bare(object: &Value, namespace: &str) -> Result<Value> {
     )?)
 }
 
-/// What two lists of objects do not have in common, for people.
+/// The differences of two lists of objects, for people.
 pub(crate) fn difference(expected: &[Value], found: &[Value]) -> Option<String> {
     let missing = expected
         .iter()

@@ -1,7 +1,7 @@
-//! The verbs of repositories and registries: `kco` and the real Helm 4 take the same steps, each with a home folder and a
-//! registry of its own, and with one repository on loopback that both ask.
+//! The verbs for repositories and registries: `kco` and the real Helm 4 take the same steps, each with its own home
+//! folder and registry, and with one repository on loopback that both use.
 //!
-//! After each step, what was printed, the status and all files have to be the same, with their modes.
+//! After each step, the output, the status and all files must be the same, including the files' modes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ const PASSWORD: &str = "correct-horse-battery";
 /// When all archives were written, of which the manifest in a registry tells.
 const WRITTEN: Duration = Duration::from_secs(1_750_000_000);
 
-/// One command line, with what is typed into it.
+/// One command line, with its standard input.
 struct Step {
     arguments: &'static str,
     input: &'static str,
@@ -52,7 +52,7 @@ const fn typed(arguments: &'static str, input: &'static str, compared: Compared)
     }
 }
 
-/// The steps. `REGISTRY` and `REPOSITORY` stand for addresses, `FOLDER` for where they are taken.
+/// The steps. `REGISTRY` and `REPOSITORY` stand for addresses, `FOLDER` for the working folder.
 const SCRIPTS: &[&[Step]] = &[
     &[
         typed(
@@ -165,7 +165,7 @@ const SCRIPTS: &[&[Step]] = &[
     ],
 ];
 
-/// Takes all steps by both.
+/// Takes all steps with both programs.
 ///
 /// # Errors
 /// When a part cannot be built, `kco` is not built, or something does not start.
@@ -185,7 +185,7 @@ pub(super) fn run(table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// What both begin with: archives by Helm, an index, and folders.
+/// What both begin with: archives made by Helm, an index, and folders.
 fn material(helm: &Path) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     let run = |arguments: &[&str]| -> Result<()> {
@@ -262,7 +262,7 @@ fn material(helm: &Path) -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// A repository of everybody below `/charts`, and one of who knows the password below `/closed`.
+/// A repository without a login below `/charts`, and one with a password below `/closed`.
 fn serve(material: &Path) -> Result<HttpServer> {
     let mut files = BTreeMap::new();
     for served in ["charts", "closed"] {
@@ -343,7 +343,7 @@ impl Drop for Registry {
     }
 }
 
-/// Where one of the two takes its steps.
+/// The folders and addresses of one of the two programs.
 struct Stage {
     program: PathBuf,
     folder: tempfile::TempDir,
@@ -351,7 +351,7 @@ struct Stage {
     repository: String,
 }
 
-/// How a step ended, and what is there then.
+/// The result of a step, and the files after it.
 struct Ended {
     succeeded: bool,
     printed: String,
@@ -385,7 +385,7 @@ impl Stage {
             .spawn()
             .with_context(|| format!("could not start {}", self.program.display()))?;
         let mut stdin = child.stdin.take().context("there is no input")?;
-        // One that does not read it ends before it was written.
+        // A command that does not read its input may exit before everything is written.
         let _ = stdin.write_all(step.input.as_bytes());
         drop(stdin);
         let output = child.wait_with_output()?;
@@ -405,15 +405,15 @@ impl Stage {
             .replace("FOLDER", &self.folder.path().display().to_string())
     }
 
-    /// Text without what is of this stage alone.
+    /// Text without what is specific to one of the two.
     fn hidden(&self, text: &[u8]) -> String {
         String::from_utf8_lossy(text)
             .replace(&self.registry.address.to_string(), "<registry>")
             .replace(&self.folder.path().display().to_string(), "<folder>")
     }
 
-    /// The files below a folder with their modes. Archives by their digests; without times, and without what Helm keeps to
-    /// download nothing twice.
+    /// The files below a folder with their modes. Archives by their digests; without times, and without Helm's download
+    /// cache.
     fn collect(&self, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
         for entry in fs::read_dir(folder)? {
             let path: PathBuf = entry?.path();

@@ -1,7 +1,6 @@
-//! The verbs that need no cluster: `kco` and the real Helm 4 on the same folders, side by side.
+//! The verbs that need no cluster: `kco` and the real Helm 4 run on the same folders, and are compared.
 //!
-//! What is printed, the status and what is written have to be the same. Those of repositories and registries are in
-//! `scripts`.
+//! Output, status and written files must be the same. The verbs for repositories and registries are in `scripts`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +13,12 @@ use flate2::read::GzDecoder;
 
 use crate::{image, site};
 
-/// What is compared of an end.
+/// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compared {
     /// Status, output and files.
     All,
-    /// Status and files: the words differ on purpose.
+    /// Status and files: the output differs on purpose.
     Effects,
 }
 
@@ -30,7 +29,7 @@ struct Case {
     variables: &'static [(&'static str, &'static str)],
 }
 
-/// One command line, and what the two made of it.
+/// One command line, and its results with both programs.
 #[derive(Debug)]
 pub struct Row {
     /// The command line.
@@ -306,7 +305,7 @@ const FILES: &[(&str, &str)] = &[
     ("local/values.yaml", "{}\n"),
 ];
 
-/// Runs every command line by both.
+/// Runs every command line with both programs.
 ///
 /// # Errors
 /// When Helm cannot be built, `kco` is not built, or a folder cannot be written.
@@ -329,7 +328,7 @@ pub fn run() -> Result<Table> {
     Ok(table)
 }
 
-/// How a command ended, and what is in the folder then.
+/// The result of a command, and the contents of the folder after it.
 struct Ended {
     succeeded: bool,
     printed: String,
@@ -395,7 +394,7 @@ fn end(program: &Path, helm: &Path, case: &Case) -> Result<Ended> {
     })
 }
 
-/// The files below a folder that no chart had before, archives as lists of what is in them.
+/// The files below a folder that no chart had before; archives as lists of their contents.
 fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path: PathBuf = entry?.path();
@@ -422,7 +421,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
     Ok(())
 }
 
-/// What is in an archive, in its order: path, mode, content. Times only where they are not those of the trial.
+/// The contents of an archive, in order: path, mode, content. Times are only listed if they are not those of the trial.
 fn listed(archive: &[u8]) -> Result<String> {
     let mut text = format!("head {:?}\n", &archive.get(..4));
     for entry in tar::Archive::new(GzDecoder::new(archive)).entries()? {

@@ -1,4 +1,4 @@
-//! Charts out of clones of their repositories, as they were at a tag.
+//! Takes charts from clones of their repositories, at a tag.
 
 use std::fs;
 use std::io::Cursor;
@@ -25,8 +25,8 @@ pub(super) struct Kept {
     needs: Vec<Kept>,
 }
 
-/// fireworks-app, whose tags are its versions. What it shows in the portal is a chart of its own, of which each of these
-/// versions takes the one that ends as itself does.
+/// fireworks-app, whose tags are its versions. Its portal widgets are a chart of their own; each of these versions uses
+/// the version of that chart with the same last digits.
 pub(super) fn fireworks(patch: &str) -> Kept {
     let portal = format!("0.2.{patch}");
     Kept {
@@ -44,7 +44,7 @@ pub(super) fn fireworks(patch: &str) -> Kept {
     }
 }
 
-/// bitnami's postgresql, with the library that its `Chart.lock` names.
+/// bitnami's postgresql, with the library in its `Chart.lock`.
 pub(super) fn postgresql() -> Kept {
     Kept {
         name: "postgresql",
@@ -69,7 +69,7 @@ impl Clones {
     /// Looks for all charts before anything is started.
     ///
     /// # Errors
-    /// Names the first that is nowhere.
+    /// Names the first one that is missing.
     pub(super) fn check(&self) -> Result<()> {
         for chart in ["5", "6", "7"].map(fireworks).iter().chain([&postgresql()]) {
             self.find(chart)?;
@@ -80,7 +80,7 @@ impl Clones {
         Ok(())
     }
 
-    /// The chart with its dependencies, to be packaged.
+    /// The chart with its dependencies, ready to be packaged.
     ///
     /// # Errors
     /// When no clone has it.
@@ -103,7 +103,7 @@ impl Clones {
         ChartFolder::copy_of(folder.path(), kept.name, version)
     }
 
-    /// Its release puts the version in the place of a word.
+    /// Its release replaces a placeholder by the version.
     fn lay_out(&self, kept: &Kept, version: &str, into: &Path) -> Result<()> {
         let clone = self.find(kept)?;
         let archive = git(clone, &["archive", "--format=tar", &tree(kept)])?;
@@ -117,7 +117,7 @@ impl Clones {
         let metadata = format!("{}/Chart.yaml", tree(kept));
         let named = format!("name: {}", kept.name);
         for clone in &self.0 {
-            // One that has no such tag is not the one.
+            // A clone without the tag is not the right one.
             let Ok(text) = git(clone, &["show", &metadata]) else {
                 continue;
             };

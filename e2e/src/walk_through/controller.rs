@@ -11,7 +11,7 @@ use crate::namespace::{condition, is_ready};
 use crate::platform::NAMESPACE;
 
 impl Walk {
-    /// What it says of an upgrade, of drift, of what is injected, of pauses and of settings.
+    /// Its chapters about upgrades, drift, injected values, pauses and settings.
     pub(super) fn controller(&mut self) {
         self.dry_run();
         self.injection();
@@ -190,7 +190,7 @@ impl Walk {
         );
     }
 
-    /// The definition goes on to this version of its chart.
+    /// Changes the definition to this version of its chart.
     fn to_version(&self, version: &str) -> Result<()> {
         let own = self.namespace(FIREWORKS);
         let patch = format!(r#"--patch={{"spec": {{"chart": {{"version": "{version}"}}}}}}"#);
@@ -232,7 +232,7 @@ impl Walk {
                 own.kubectl(&["delete", "repoes.github.krateo.io", &repo])?;
                 let edit = r#"--patch={"spec": {"git": {"toRepo": {"branch": "next"}}}}"#;
                 walk.change_sparkler("patch", &["--type=merge", edit])?;
-                // The pass over the change has been once its generation is told.
+                // The pass over the change is over once its generation is in the status.
                 walk.await_sparkler(|object| {
                     condition(object, "Ready")
                         .is_some_and(|ready| ready["observedGeneration"] == object["metadata"]["generation"])
@@ -266,7 +266,7 @@ impl Walk {
                 walk.await_sparkler(|object| {
                     condition(object, "Synced").is_some_and(|synced| synced["reason"] == "ReconcilePaused")
                 })?;
-                // The chart is told nothing of this pause.
+                // The chart does not see this pause.
                 walk.chart_is_paused(false)?;
                 walk.change_sparkler("annotate", &["krateo.io/paused-"])?;
                 walk.await_sparkler(|object| holds(object, "Synced")).map(drop)
@@ -274,7 +274,7 @@ impl Walk {
         );
     }
 
-    /// A Krateo object says so in the annotation, an Application in its policy.
+    /// A Krateo object is paused by its annotation, an Application by its policy.
     fn chart_is_paused(&self, is_paused: bool) -> Result<()> {
         let release = self.release()?;
         let repo = format!("{release}-fireworks-app-repo");
@@ -299,7 +299,7 @@ impl Walk {
                 let deployment = ["deployment", "fireworksapps-v1-2-0-controller"];
                 own.kubectl(&[&["set", "env"], &deployment[..], &["HELM_MAX_HISTORY=5"]].concat())?;
                 own.kubectl(&[&["rollout", "status", "--timeout=120s"], &deployment[..]].concat())?;
-                // A pass of core-provider over the definition later it is still there.
+                // It is still there after another pass of core-provider over the definition.
                 let touched = ["annotate", "compositiondefinition", "fireworksapp-1-1-5"];
                 own.kubectl(&[&touched[..], &["krateo.io/allow-chart-rbac=true"]].concat())?;
                 own.wait("configmap", "fireworksapps-v1-2-0-bound", |bound| {
@@ -314,7 +314,7 @@ impl Walk {
     }
 }
 
-/// What is both a value and a label, by the value's name.
+/// Settings that are both a value and a label, by the value's name.
 fn injected(composition: &Value) -> [(&'static str, Value); 8] {
     let metadata = &composition["metadata"];
     [

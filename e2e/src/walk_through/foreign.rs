@@ -1,5 +1,5 @@
-//! The kinds of others that fireworks-app and its portal widgets make objects of, each by a definition that takes
-//! anything.
+//! Third-party kinds of which fireworks-app and its portal widgets create objects, each served by a definition that
+//! accepts anything.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const KINDS: [[&str; 4]; 6] = [
     ],
 ];
 
-/// Has the API server serve them.
+/// Makes the API server serve them.
 ///
 /// # Errors
 /// When it refuses one.
@@ -31,7 +31,7 @@ pub(super) fn serve(site: &Site) -> Result<()> {
         .try_for_each(|&kind| platform::apply(site, &definition(kind).to_string()))
 }
 
-/// The definition of a kind.
+/// The CRD of a kind.
 pub(super) fn definition([group, version, kind, plural]: [&str; 4]) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

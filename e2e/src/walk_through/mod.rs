@@ -1,9 +1,9 @@
-//! `make walk-through`: the walk-throughs of core-provider and composition-dynamic-controller as the reference has them,
-//! command by command, on a real cluster with the charts that they name.
+//! `make walk-through`: the walk-throughs of Krateo's core-provider and composition-dynamic-controller, command by
+//! command, on a real cluster with the charts that they name.
 //!
-//! The addresses of registries are the only thing in the commands that is another. The charts are not part of this
-//! project: they are taken from clones of their repositories, at the tags that the walk-throughs name. Kinds of others
-//! that they make objects of are served by small definitions.
+//! Only the addresses of registries in the commands are changed. The charts are not part of this project: they are
+//! taken from clones of their repositories, at the tags that the walk-throughs name. Third-party kinds of which they
+//! create objects are served by small definitions.
 
 mod charts;
 mod controller;
@@ -24,20 +24,20 @@ use crate::{Namespace, Site, image, progress};
 use charts::Clones;
 use servers::Servers;
 
-/// How long anything may take until it is called lost.
+/// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The namespace of fireworks-app in the walk-throughs.
 const FIREWORKS: &str = "fireworksapp-system";
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What is described.
+    /// As described.
     AsDescribed,
-    /// Something else that is meant so, for this reason.
+    /// Different on purpose, for this reason.
     OnPurpose(String),
-    /// Something else.
+    /// Different.
     Fault(String),
 }
 
@@ -46,7 +46,7 @@ pub enum Outcome {
 pub struct Row {
     /// As it is written.
     pub command: String,
-    /// What came of it.
+    /// Its result.
     pub outcome: Outcome,
 }
 
@@ -58,7 +58,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// True when nothing came out in a way that nobody meant.
+    /// True if every result is as described or different on purpose.
     pub fn is_good(&self) -> bool {
         let is_fault = |row: &Row| matches!(row.outcome, Outcome::Fault(_));
         !self.rows.is_empty() && !self.rows.iter().any(is_fault)
@@ -90,7 +90,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Goes through both with the charts in these clones.
+/// Runs both walk-throughs with the charts in these clones.
 ///
 /// # Errors
 /// When the cluster or a server does not come up, or no clone has a chart; what a command does wrong is in the report.
@@ -121,13 +121,13 @@ pub fn run(clones: Vec<PathBuf>) -> Result<Report> {
 struct Walk {
     site: Site,
     servers: Servers,
-    /// Where Helm keeps what it is told of repositories.
+    /// Where Helm stores its repositories.
     home: TempDir,
     report: Report,
 }
 
 impl Walk {
-    /// Does what a user does, and holds what came of it against the description.
+    /// Does what a user does, and compares the result with the description.
     fn step(&mut self, command: &str, act: impl FnOnce(&Self) -> Result<()>) {
         let outcome = match act(self) {
             Ok(()) => Outcome::AsDescribed,
@@ -136,7 +136,7 @@ impl Walk {
         self.note(command, outcome);
     }
 
-    /// The same, where something else comes of it for a reason; `act` proves what.
+    /// The same if the result differs for a reason; `act` checks the actual result.
     fn otherwise(&mut self, command: &str, reason: &str, act: impl FnOnce(&Self) -> Result<()>) {
         let outcome = match act(self) {
             Ok(()) => Outcome::OnPurpose(reason.to_owned()),
@@ -172,7 +172,7 @@ impl Walk {
         });
     }
 
-    /// Runs a line of kubectl, helm or kco, with the servers in place of the addresses that it has.
+    /// Runs a line of kubectl, helm or kco, with the servers in place of the addresses in it.
     fn run(&self, line: &str) -> Result<String> {
         let words = words(&self.servers.in_place(line));
         let (program, arguments) = words.split_first().context("an empty line")?;
@@ -191,8 +191,8 @@ impl Walk {
         output(&mut command)
     }
 
-    /// Has kubectl look again which versions the types have: it remembers them for hours, asks for the oldest, and that one
-    /// may have been retired.
+    /// Makes kubectl discover the versions of types again: it caches them for hours and requests the oldest, which may
+    /// have been removed.
     fn look_again(&self) -> Result<()> {
         self.run("kubectl api-resources").map(drop)
     }
@@ -202,7 +202,7 @@ impl Walk {
     }
 }
 
-/// The words of a line: blanks part them, single quotes hold them together.
+/// Splits a line into words at blanks; single quotes keep words together.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (number, part) in line.split('\'').enumerate() {
@@ -215,7 +215,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Waits until `look` says yes; what it saw instead is the fault.
+/// Waits until `look` succeeds; what it saw instead is the fault.
 fn until(what: &str, mut look: impl FnMut() -> Result<Result<(), String>>) -> Result<()> {
     let begun = Instant::now();
     loop {

@@ -38,7 +38,7 @@ impl Walk {
             |walk| {
                 let install =
                     "helm install krateo-core-provider krateo/core-provider --namespace krateo-system --create-namespace";
-                // The walk-through looks for controllers where Krateo has them.
+                // The walk-through expects controllers where Krateo places them.
                 let place = " --set cdc.namespace=definition";
                 walk.run(&format!("{install}{}{place}", walk.servers.values()))?;
                 let up = "kubectl wait deployments --all --namespace krateo-system --for condition=Available=True";
@@ -234,7 +234,7 @@ impl Walk {
         });
         self.otherwise(
             "without krateo.io/release-name the release is called as the composition",
-            "eight characters of its UID follow, so that one made anew never meets the release of its predecessor; \
+            "eight characters of its UID follow, so that a recreated one never meets the release of its predecessor; \
              COMPOSITION_CONTROLLER_SAFE_RELEASE_NAME=false in cdc.env leaves them out",
             |walk| {
                 let release = walk.release()?;
@@ -244,7 +244,7 @@ impl Walk {
         );
     }
 
-    /// Has sparkler follow a definition with that version of the chart.
+    /// Makes sparkler follow a definition with that version of the chart.
     fn move_sparkler(&self, version: &str, definition: &str) -> Result<()> {
         let version = format!("krateo.io/composition-version=v{}", version.replace('.', "-"));
         let definition = format!("krateo.io/composition-definition-name={definition}");
@@ -289,7 +289,7 @@ impl Walk {
         system.kubectl(&delete).map(drop)
     }
 
-    /// Applies a definition as it stands in the walk-through, the address of its chart aside.
+    /// Applies a definition as in the walk-through, with another address of its chart.
     fn define(&self, namespace: &Namespace, name: &str, annotations: &Value, chart: &Value) -> Result<()> {
         let definition = json!({
             "apiVersion": "core.krateo.io/v1alpha1",
@@ -307,7 +307,7 @@ fn fireworks(version: &str) -> Value {
     json!({"repo": "fireworks-app", "url": "https://charts.krateo.io", "version": version})
 }
 
-/// Waits until the release of sparkler, and no other, is of that version.
+/// Waits until only the release of sparkler is of that version.
 fn is_released(own: &Namespace, version: &str, release: &str) -> Result<()> {
     until("the release to have the version", || {
         let list: Vec<Value> = serde_json::from_str(&own.helm(&["list", "--output", "json"])?)?;
@@ -320,7 +320,7 @@ fn is_released(own: &Namespace, version: &str, release: &str) -> Result<()> {
     })
 }
 
-/// True when the condition is False and its message has these words.
+/// True if the condition is False and its message contains these words.
 pub(super) fn says(object: &Value, type_: &str, words: &str) -> bool {
     condition(object, type_).is_some_and(|condition| {
         let message = condition["message"].as_str().unwrap_or_default();
@@ -328,7 +328,7 @@ pub(super) fn says(object: &Value, type_: &str, words: &str) -> bool {
     })
 }
 
-/// The controller may do nothing that its chart has no use for.
+/// The controller may do nothing that its chart does not need.
 fn restricted(namespace: &Namespace, account: &str) -> Result<()> {
     for (verb, resource) in [
         ("*", "*"),
@@ -343,7 +343,7 @@ fn restricted(namespace: &Namespace, account: &str) -> Result<()> {
             "it may {verb} {resource}"
         );
     }
-    // Roles of releases are its to write, but no policy lets it make itself more than its chart needs.
+    // It may write roles of releases, but the policy does not let it grant itself more than its chart needs.
     let user = format!("--as=system:serviceaccount:{account}");
     let widen = [
         "create",

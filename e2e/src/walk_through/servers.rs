@@ -1,4 +1,4 @@
-//! What stands in for the addresses of the walk-throughs: two chart repositories and two registries on the cluster's
+//! Servers in place of the addresses in the walk-throughs: two chart repositories and two registries on the cluster's
 //! network.
 
 use std::fs;
@@ -16,7 +16,7 @@ use crate::host_platform::password;
 use crate::http_server::{Answer, Asked};
 use crate::{ChartFolder, HttpServer, Site, image};
 
-/// The user of what asks for a password.
+/// The user for servers with a password.
 pub(super) const USER: &str = "yourusername";
 
 /// That user's password.
@@ -31,11 +31,11 @@ pub(super) const WITH_KIND: &str = "1.2.0";
 pub(super) struct Servers {
     /// `https://charts.krateo.io`.
     public: HttpServer,
-    /// A repository that asks for a password.
+    /// A repository with a password.
     guarded: HttpServer,
     /// The cluster's registry, in place of `registry-1.docker.io/bitnamicharts`.
     registry: String,
-    /// A registry that asks for a password.
+    /// A registry with a password.
     private: String,
 }
 
@@ -76,7 +76,7 @@ impl Servers {
         })
     }
 
-    /// A text of the walk-throughs with these servers in place of the addresses.
+    /// A text of the walk-throughs with these servers in place of its addresses.
     pub(super) fn in_place(&self, text: &str) -> String {
         let charts = |registry: &str| format!("{registry}/charts");
         text.replace("https://charts.krateo.io", &self.public.url(""))
@@ -85,7 +85,7 @@ impl Servers {
             .replace("registry-1.docker.io/yourusername", &charts(&self.private))
     }
 
-    /// How the chart of the platform comes to its images, and is quick about what others change.
+    /// Values of the platform's chart: where its images are, and short intervals to notice changes by others.
     pub(super) fn values(&self) -> String {
         format!(
             " --set image.registry={} --set image.tag={} --set coreProvider.env.CORE_PROVIDER_POLL_INTERVAL=10s",
@@ -95,7 +95,7 @@ impl Servers {
     }
 }
 
-/// The header of who knows the password.
+/// The header with the password.
 fn known() -> String {
     format!("Basic {}", BASE64_STANDARD.encode(format!("{USER}:{TOKEN}")))
 }
@@ -110,7 +110,7 @@ fn with_role(clones: &Clones) -> Result<ChartFolder> {
     Ok(chart)
 }
 
-/// What the walk-through of pauses does to a Repo and to an Application of the chart.
+/// What the walk-through about pauses changes in a Repo and in an Application of the chart.
 fn with_kind(clones: &Clones) -> Result<ChartFolder> {
     let chart = clones.chart_as(&fireworks("6"), WITH_KIND)?;
     let kind = ["fireworks.example.org", "v1", "Rocket", "rockets"];

@@ -10,20 +10,20 @@ use crate::namespace::condition;
 const SPARKLER: [&str; 2] = ["fireworksapps", "sparkler"];
 
 impl Walk {
-    /// It as it is.
+    /// The live object.
     pub(super) fn sparkler(&self) -> Result<Value> {
         let [type_, name] = SPARKLER;
         let found = self.namespace(FIREWORKS).get(type_, name)?;
         found.context("sparkler is not there")
     }
 
-    /// Waits until it says what `is_so` wants.
+    /// Waits until `is_so` accepts it.
     pub(super) fn await_sparkler(&self, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let [type_, name] = SPARKLER;
         self.namespace(FIREWORKS).wait(type_, name, is_so)
     }
 
-    /// What kubectl does to it.
+    /// Runs kubectl on it.
     pub(super) fn change_sparkler(&self, verb: &str, how: &[&str]) -> Result<()> {
         let words = [&[verb], &SPARKLER[..], how].concat();
         self.namespace(FIREWORKS).kubectl(&words).map(drop)
@@ -37,7 +37,7 @@ impl Walk {
     }
 }
 
-/// True when the condition is.
+/// True if the condition is True.
 pub(super) fn holds(object: &Value, type_: &str) -> bool {
     condition(object, type_).is_some_and(|condition| condition["status"] == "True")
 }

@@ -1,4 +1,4 @@
-//! Archives that are no charts, or more than charts.
+//! Archives that are not charts, or contain more than a chart.
 
 use anyhow::Result;
 use flate2::Compression;
@@ -11,7 +11,7 @@ use super::sources::{Sources, refused};
 
 const CHART: &[u8] = b"apiVersion: v2\nname: mean\nversion: 1.0.0\n";
 
-/// An entry of an archive: its path, its kind, its content or what it leads to.
+/// An entry of an archive: its path, its type, its content or link target.
 type Entry<'a> = (&'a str, EntryType, &'a [u8]);
 
 #[test]
@@ -85,7 +85,7 @@ fn pack(entries: &[Entry<'_>]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, kind, content) in entries {
         let mut header = Header::new_gnu();
-        // `set_path` refuses the very paths that this is about.
+        // `set_path` refuses exactly the paths that this test needs.
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_entry_type(*kind);
         header.set_mode(0o644);

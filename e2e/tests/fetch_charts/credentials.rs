@@ -1,4 +1,4 @@
-//! Secrets that are not there, lack the key, or belong to somebody else.
+//! Secrets that do not exist, lack the key, or belong to somebody else.
 
 use anyhow::Result;
 use e2e::namespace::condition;
@@ -27,7 +27,7 @@ fn a_secret_that_cannot_be_used_is_named_with_what_it_lacks() -> Result<()> {
         &chart(credentials("secrets", "other-key", "password")),
         "Secret secrets/other-key has no key password with the registry's password: its keys are token",
     )?;
-    // Once the Secret is there, nobody has to touch the definition.
+    // Once the Secret exists, the definition continues by itself.
     secret(&namespace, "nowhere", &json!({"password": PASSWORD}))?;
     namespace.wait_for("compositiondefinitions", "missing-secret", "Synced", "True")?;
     Ok(())
@@ -65,7 +65,7 @@ fn a_secret_of_another_namespace_is_used_only_when_it_says_so() -> Result<()> {
         assert!(may_read(&vault, reader, "password")?, "{reader}");
     }
 
-    // What was allowed can be taken back, and given again.
+    // Consent can be withdrawn, and given again.
     vault.kubectl(&[
         "annotate",
         "secret",

@@ -1,4 +1,4 @@
-//! `kco dependency build` beside the real Helm: the same charts in `charts/`, the same lock.
+//! `kco dependency build` compared with the real Helm: the same charts in `charts/`, the same lock.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use super::kco::{kco, read};
 use super::repositories::{repository, serve};
 use super::sources::{Sources, chart};
 
-/// Files by their path: archives by what is in them, the lock without the moment at which it was written.
+/// Files by their path: archives by their contents, the lock without its time.
 type Tree = BTreeMap<PathBuf, BTreeMap<String, Vec<u8>>>;
 
 fn tree(folder: &Path) -> Result<Tree> {
@@ -49,7 +49,7 @@ fn without_moment(lock: &[u8]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A copy of the chart, in which both may build.
+/// A copy of the chart, in which either program can build.
 fn copy(parent: &ChartFolder, beside: &ChartFolder) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     for (chart, name) in [(parent, "parent"), (beside, "beside")] {
@@ -62,7 +62,7 @@ fn copy(parent: &ChartFolder, beside: &ChartFolder) -> Result<tempfile::TempDir>
     Ok(folder)
 }
 
-/// Builds the dependencies of a chart; gives whether that was done, and what was said.
+/// Builds the dependencies of a chart; returns whether that succeeded, and the output.
 fn build(mut command: Command, folder: &Path, home: &Path) -> Result<(bool, String)> {
     let output = command
         .args(["dependency", "build", "--plain-http"])
@@ -107,7 +107,7 @@ fn kco_builds_dependencies_of_every_source_as_helm_does() -> Result<()> {
     declare("^1")?;
     let (with_helm, with_kco) = (copy(&parent, &beside)?, copy(&parent, &beside)?);
     let home = tempfile::tempdir()?;
-    // With a lock, Helm builds from repositories alone that it knows.
+    // With a lock, Helm only builds from repositories that were added to it.
     let mut add = site.helm(["repo", "add", "listed", &server.url("/charts")]);
     add.env("HELM_CONFIG_HOME", home.path().join("config"));
     add.env("HELM_CACHE_HOME", home.path().join("cache"));
@@ -137,11 +137,11 @@ fn kco_builds_dependencies_of_every_source_as_helm_does() -> Result<()> {
     );
     assert!(built.contains_key(Path::new("parent/Chart.lock")));
 
-    // Once more, by the lock: a newer chart that fits does not come in.
+    // Once more, by the lock: a newer chart that fits is not used.
     sources.push(&sources.open, "depended", "0.3.9", &["--plain-http"])?;
     assert_eq!(both(true)?, built);
 
-    // With another dependency declared, the lock does not fit, and nothing is touched.
+    // With another dependency declared, the lock does not match, and nothing is touched.
     declare("^2")?;
     let changed = std::fs::read(parent.folder().join("Chart.yaml"))?;
     for folder in [&with_helm, &with_kco] {

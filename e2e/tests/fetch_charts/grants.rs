@@ -74,7 +74,8 @@ fn a_composition_of_a_chart_behind_a_password_is_installed() -> Result<()> {
         "metadata": {"name": "web", "namespace": "behind-a-password", "labels": {"krateo.io/release-name": "fixed"}},
         "spec": {"image": "unused", "greeting": "Hi"},
     });
-    // Admission knows a new type a moment after it is served; a definition is not Ready before, and here none ever is.
+    // The API server admits a new type a moment after it is served; a definition is not Ready before, and here none
+    // ever is.
     namespace.wait_until("the type to be known to admission", || {
         match namespace.apply(&composition) {
             Ok(()) => Ok(Some(())),

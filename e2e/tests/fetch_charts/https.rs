@@ -33,7 +33,7 @@ fn a_chart_comes_by_tls_from_a_repository_or_straight_from_its_address() -> Resu
     let check = |name: &str, chart: Value, version: &str| -> Result<()> {
         let definition = fetched(&namespace, name, &chart)?;
         assert_eq!(definition["status"]["chart"]["version"], version, "{name}");
-        // The next one is of the same kind.
+        // The next one is of the same type.
         namespace
             .kubectl(&["delete", "compositiondefinition", name, "--timeout=60s"])
             .map(drop)

@@ -1,4 +1,4 @@
-//! `kco pull` and `kco show` beside the real Helm: the same files, the same output.
+//! `kco pull` and `kco show` compared with the real Helm: the same files, the same output.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use e2e::image;
 use super::repositories::{Files, repository, serve};
 use super::sources::{PASSWORD, Sources, USER, chart};
 
-/// What a command did: its status, its output, and the files it wrote by their path.
+/// The result of a command: its status, its output, and the files it wrote by their path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) success: bool,
@@ -54,7 +54,7 @@ pub(super) fn read(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<
     Ok(())
 }
 
-/// Both do the same with these arguments.
+/// Both programs do the same with these arguments.
 fn same(sources: &Sources, arguments: &[&str], is_success: bool) -> Result<Done> {
     let helm = run(sources.platform.site().helm::<&str>([]), arguments)?;
     let kco = run(kco()?, arguments)?;
@@ -162,7 +162,7 @@ fn kco_shows_charts_on_disk_as_helm_does() -> Result<()> {
         schema.output,
         std::fs::read_to_string(image::root().join("e2e/charts/web/values.schema.json"))?
     );
-    // What is not there is no chart.
+    // A path that does not exist is not a chart.
     let nothing = Files::new();
     let server = serve(nothing)?;
     same(sources, &["show", "chart", &server.url("/none.tgz")], false).map(drop)

@@ -64,7 +64,7 @@ pub(super) fn known() -> String {
 fn a_chart_comes_from_a_repository_or_straight_from_its_address() -> Result<()> {
     let platform = Sources::shared()?.platform;
     let namespace = platform.namespace("repositories")?;
-    // Two charts of one version: the one must not be taken for the other.
+    // Two charts with the same version must not be confused.
     let files = repository(
         platform.site(),
         &[

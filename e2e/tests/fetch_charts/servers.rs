@@ -1,4 +1,4 @@
-//! Servers with problems: those that pass are sat out, the others are said.
+//! Servers with problems: temporary ones are retried, others are reported.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

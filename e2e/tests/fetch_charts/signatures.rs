@@ -1,4 +1,4 @@
-//! Charts that must be signed: by Helm's provenance of a key of `GnuPG`, or beside them in a registry as cosign does.
+//! Charts that must be signed: by Helm's provenance with a key of `GnuPG`, or in a registry as cosign does.
 
 use anyhow::Result;
 use e2e::Signer;
@@ -273,7 +273,7 @@ fn a_chart_that_cosign_signed_is_taken_and_any_other_refused_with_the_reason() -
         &unsigned.chart("ours"),
         &message("not-cosigned"),
     )?;
-    // Other content behind the tag of a chart that was signed.
+    // Other content under the tag of a chart that was signed.
     let replaced = case("cosigned-replaced", &|case| {
         ours.sign(&case.url, &case.manifest).map(Some)
     })?;
@@ -303,7 +303,7 @@ fn a_chart_that_cosign_signed_is_taken_and_any_other_refused_with_the_reason() -
     .map(drop)
 }
 
-/// The form that cosign 3 writes.
+/// The format of cosign 3.
 #[test]
 fn a_chart_with_a_bundle_of_cosign_is_taken_and_any_other_refused_with_the_reason() -> Result<()> {
     const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
@@ -376,7 +376,7 @@ impl Case {
     }
 }
 
-/// Signed by gpg and Helm, verified by `kco` as Helm does it.
+/// Signed by gpg and Helm, and verified by `kco` as by Helm.
 #[test]
 fn kco_verifies_as_helm_does() -> Result<()> {
     let sources = Sources::shared()?;

@@ -1,4 +1,4 @@
-//! The registries of all kinds that the scenarios fetch from, and words for definitions.
+//! The registries of all kinds that the scenarios fetch from, and helpers for definitions.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -15,18 +15,18 @@ use serde_json::{Value, json};
 pub(super) const USER: &str = "robot";
 pub(super) const PASSWORD: &str = "correct-horse-battery";
 
-/// Registries on loopback, each another way to be let in.
+/// Registries on loopback, each with another kind of login.
 pub(super) struct Sources {
     pub(super) platform: &'static HostPlatform,
-    /// Everybody.
+    /// Without a login.
     pub(super) open: String,
-    /// Who knows the password.
+    /// With a password.
     pub(super) guarded: String,
-    /// Who brings a token.
+    /// With tokens.
     pub(super) tokens: String,
-    /// Everybody, by TLS with a certificate of an authority of our own.
+    /// Without a login, by TLS with a certificate of our own CA.
     pub(super) sealed: String,
-    /// Who shows a certificate of that authority.
+    /// With a client certificate of that CA.
     pub(super) mutual: String,
     pub(super) service: TokenService,
     pki: PathBuf,
@@ -85,7 +85,7 @@ impl Sources {
         })
     }
 
-    /// A server of files by TLS, with a certificate of the authority.
+    /// A file server with TLS, with a certificate of the CA.
     pub(super) fn serve_tls(
         &self,
         decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
@@ -97,17 +97,17 @@ impl Sources {
         )
     }
 
-    /// A file of the authority, as Helm's flags take it.
+    /// A file of the CA, for Helm's flags.
     pub(super) fn file(&self, name: &str) -> String {
         self.pki.join(name).to_string_lossy().into_owned()
     }
 
-    /// The content of a file of the authority.
+    /// The content of a file of the CA.
     pub(super) fn pem(&self, name: &str) -> Result<String> {
         Ok(std::fs::read_to_string(self.pki.join(name))?)
     }
 
-    /// Pushes a chart of that name and version with these flags; gives its URL and digest.
+    /// Pushes a chart with that name and version, with these flags; returns its URL and digest.
     pub(super) fn push(
         &self,
         registry: &str,
@@ -121,7 +121,7 @@ impl Sources {
     }
 }
 
-/// The sample chart without its pods, which nobody would run here.
+/// The sample chart without its pods, because there is no node to run them.
 pub(super) fn chart(name: &str, version: &str) -> Result<ChartFolder> {
     let chart = ChartFolder::copy("web", name, version)?;
     for file in [
@@ -144,7 +144,7 @@ pub(super) fn secret(namespace: &Namespace, name: &str, data: &Value) -> Result<
     }))
 }
 
-/// Applies the Secret that most scenarios log in with.
+/// Applies the Secret with which most scenarios log in.
 pub(super) fn password(namespace: &Namespace) -> Result<Value> {
     secret(namespace, "password", &json!({"password": PASSWORD}))?;
     Ok(credentials(namespace.namespace(), "password", "password"))
@@ -155,27 +155,27 @@ pub(super) fn credentials(namespace: &str, name: &str, key: &str) -> Value {
     json!({"username": USER, "passwordRef": {"namespace": namespace, "name": name, "key": key}})
 }
 
-/// Applies a definition and waits until its chart has become a type; gives the definition.
+/// Applies a definition and waits until its chart has become a type; returns the definition.
 pub(super) fn fetched(namespace: &Namespace, name: &str, chart: &Value) -> Result<Value> {
     namespace.define_as(name, chart)?;
-    // Without a node its controller never comes up: Synced says that everything is in place.
+    // Without a node its controller never becomes ready, so wait for Synced, which says that everything is in place.
     namespace.wait("compositiondefinitions", name, |definition| {
         condition(definition, "Synced").is_some_and(|synced| synced["status"] == "True")
             && definition["status"]["chart"]["observedGeneration"] == definition["metadata"]["generation"]
     })
 }
 
-/// Applies a definition and waits until its chart is refused with exactly this message; gives the definition, which is
-/// removed then: those that fail are tried again and again, and would keep others waiting.
+/// Applies a definition and waits until its chart is refused with exactly this message; returns the definition and
+/// removes it, because failing ones are retried again and again, and would delay others.
 pub(super) fn refused(namespace: &Namespace, name: &str, chart: &Value, message: &str) -> Result<Value> {
     let definition = refused_for_now(namespace, name, chart, message)?;
     namespace.kubectl(&["delete", "compositiondefinition", name, "--wait=false"])?;
     Ok(definition)
 }
 
-/// [`refused`], and the definition stays.
+/// Like [`refused`], but the definition stays.
 ///
-/// The password is nowhere in it, nor in its events.
+/// The password must not appear in it, nor in its events.
 pub(super) fn refused_for_now(
     namespace: &Namespace,
     name: &str,
@@ -213,7 +213,7 @@ pub(super) fn refused_for_now(
     Ok(definition)
 }
 
-/// The kind's plural of a fetched definition is served.
+/// The plural of a fetched definition's kind is served.
 pub(super) fn assert_served(namespace: &Namespace, definition: &Value) -> Result<()> {
     let resource = format!(
         "{}.composition.krateo.io",

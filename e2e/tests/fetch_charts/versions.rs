@@ -1,4 +1,4 @@
-//! What a range stands for is found once, and kept until the spec changes or the definition wants newer charts.
+//! A range is resolved once, and stays at that version until the spec changes or the definition asks for newer charts.
 
 use anyhow::Result;
 use serde_json::{Value, json};

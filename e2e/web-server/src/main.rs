@@ -1,5 +1,5 @@
-//! The workload of the trial charts: answers every request with the greeting it was given. With `CLEARS_FINALIZER` it also
-//! is the provider of `RestDefinition`s that are deleted.
+//! The workload of the trial charts: answers every request with a configured greeting. With `CLEARS_FINALIZER` it is
+//! also the provider of `RestDefinition`s that are being deleted.
 
 mod provider;
 
@@ -19,7 +19,8 @@ async fn main() -> std::io::Result<()> {
         tokio::spawn(provider::run(finalizer));
     }
 
-    // The first process of a container gets no signal it does not ask for, and would be waited for.
+    // The first process of a container only gets signals that it handles; otherwise stopping it would wait for the
+    // timeout.
     let mut terminate = signal(SignalKind::terminate())?;
     let listener = tokio::net::TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], 8080))).await?;
     axum::serve(listener, app)

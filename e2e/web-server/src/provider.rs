@@ -1,5 +1,5 @@
-//! A provider that has nothing to clean up: takes its finalizer off `RestDefinition`s of its namespace that are deleted.
-//! Without it they stay.
+//! A provider that has nothing to clean up: it removes its finalizer from `RestDefinition`s of its namespace that are
+//! being deleted. Without it they stay.
 #![allow(clippy::print_stderr, reason = "the log of a small program")]
 
 use std::time::Duration;
@@ -9,10 +9,10 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
-/// From one look to the next.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Goes on until the process ends. What fails is tried again: the type may not be served yet.
+/// Runs until the process ends. Failed requests are retried: the type may not be served yet.
 pub async fn run(finalizer: String) {
     loop {
         if let Err(error) = look(&finalizer).await {
@@ -37,7 +37,7 @@ async fn look(finalizer: &str) -> kube::Result<()> {
             if object.metadata.deletion_timestamp.is_none() || is_done {
                 continue;
             }
-            // Only what was read is written over.
+            // The write fails if the object has changed since it was read.
             let metadata = json!({"resourceVersion": object.resource_version(), "finalizers": kept});
             let patch = Patch::Merge(json!({"metadata": metadata}));
             api.patch(&object.name_any(), &PatchParams::default(), &patch)

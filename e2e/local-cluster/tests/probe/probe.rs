@@ -1,4 +1,4 @@
-//! The program of the test pods: `serve` answers with the name of its pod, `call` asks for it.
+//! The program of the test pods: `serve` answers with the name of its pod, `call` requests it.
 
 use std::{
     env, fs,
@@ -22,7 +22,7 @@ fn serve() -> std::io::Result<()> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     let name = name.trim();
     for connection in TcpListener::bind("0.0.0.0:8080")?.incoming() {
-        // A readiness probe connects and leaves without a word.
+        // A readiness probe connects and closes without sending anything.
         let _ = answer(connection?, name);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! How the two answers differ, and the differences that are meant (`docs/parity.md`, Types).
+//! How the two answers differ, and which differences are intended (`docs/parity.md`, Types).
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::helm_side::Answer;
 
-/// Answers that are not the same.
+/// Answers that differ.
 pub(crate) enum Difference<'a> {
     /// The API server refuses it.
     OnlyHelmTakes { ours: &'a str },
-    /// The API server takes it, and Helm takes what is stored.
+    /// The API server accepts it, and Helm accepts the stored form.
     HelmTakesStored { theirs: &'a str, stored: &'a Value },
-    /// The API server takes it, and the controller meets the refusal.
+    /// The API server accepts it, but Helm refuses the stored form in the controller.
     OnlyHelmRefuses { theirs: &'a str, stored: &'a Value },
 }
 
-/// Why answers differ that are meant to.
+/// Why a difference is intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Explained {
     NullDropped,
@@ -38,7 +38,7 @@ impl fmt::Display for Explained {
 }
 
 impl<'a> Difference<'a> {
-    /// Compares the answers to a value; `of_stored` is Helm's to what the API server made of it.
+    /// Compares the answers to a value; `of_stored` is Helm's answer to the form that the API server stored.
     pub(crate) fn between(
         ours: &'a Result<Value, String>,
         theirs: &'a Answer,
@@ -54,7 +54,7 @@ impl<'a> Difference<'a> {
         }
     }
 
-    /// Why it is meant, if it is.
+    /// The reason why it is intended, if it is.
     pub(crate) fn explained(&self, made: &Structural, value: &Value) -> Option<Explained> {
         match self {
             Self::HelmTakesStored { stored, .. } if has_lost_null(value, stored) => {
@@ -83,7 +83,7 @@ impl<'a> Difference<'a> {
     }
 }
 
-/// True when a null of the value is not in what is stored.
+/// True if a null of the value is missing in the stored form.
 fn has_lost_null(value: &Value, stored: &Value) -> bool {
     match (value, stored) {
         (Value::Null, stored) => !stored.is_null(),
@@ -130,7 +130,7 @@ fn reaches(value: &Value, path: &str) -> bool {
     })
 }
 
-/// True when a value has a number that its format does not hold.
+/// True if a value has a number that is out of range for its format.
 fn is_beyond_int32(schema: &JSONSchemaProps, value: &Value) -> bool {
     match value {
         Value::Number(number) => {

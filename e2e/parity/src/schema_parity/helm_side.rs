@@ -1,7 +1,8 @@
-//! What Helm says of values: `helm template --values`, on a copy of the chart without templates.
+//! Helm's verdict on values: `helm template --values`, on a copy of the chart without templates.
 //!
-//! Starting Helm for each of many thousand values would take hours. So one process answers them, made of Helm's own
-//! packages (`crates/helm/tests/goldens/judge`); where it and we disagree, Helm itself is asked before that counts.
+//! Starting Helm for each of many thousand values would take hours. So one process, built from Helm's own packages
+//! (`crates/helm/tests/goldens/judge`), answers for all of them; if it and we disagree, Helm itself is run before that
+//! counts.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 use crate::charts::Subject;
 use crate::shown;
 
-/// What Helm says: nothing, or why it refuses.
+/// Helm's answer: `None`, or the reason of its refusal.
 pub(crate) type Answer = std::result::Result<(), String>;
 
 /// The process that answers.
@@ -56,20 +57,20 @@ impl Judge {
 
 impl Drop for Judge {
     fn drop(&mut self) {
-        // It has nothing to lose; an error says that it is gone already.
+        // It has no state to lose; an error means that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A chart as Helm gets it.
+/// A chart as passed to Helm.
 pub(crate) struct HelmSide {
     chart: TempDir,
     helm: PathBuf,
     judge: Judge,
 }
 
-/// Helm's words for values that do not fit.
+/// Helm's message for values that violate the schema.
 const REFUSED: &str = "values don't meet the specifications of the schema(s)";
 
 impl HelmSide {
@@ -98,18 +99,18 @@ impl HelmSide {
         Ok(fault)
     }
 
-    /// Helm's answer, and its words when it refuses.
+    /// Helm's answer, and its message if it refuses.
     pub(crate) fn judge(&mut self, values: &Value) -> Result<Answer> {
         let answer = self.judge.ask(&json!({ "values": values }))?;
         Ok(answer.map_err(|said| told(&said)))
     }
 
-    /// The answer of Helm's program itself.
+    /// The answer of the helm program itself.
     pub(crate) fn ask_helm(&self, values: &Value) -> Result<Answer> {
         Ok(self.run(values)?.map_err(|said| told(&said)))
     }
 
-    /// Runs Helm; what it said when it failed.
+    /// Runs Helm; returns its message if it failed.
     fn run(&self, values: &Value) -> Result<Answer> {
         let file = tempfile::NamedTempFile::new()?;
         fs::write(file.path(), values.to_string())?;
@@ -131,14 +132,14 @@ impl HelmSide {
     }
 }
 
-/// The part of Helm's words that is about the values. Values that are no table where a dependency's are fail before,
-/// while they are merged.
+/// The part of Helm's message that is about the values. A value that is not a table where a dependency expects one
+/// fails before that, while values are merged.
 fn told(said: &str) -> String {
     let told = said.split_once(REFUSED).map_or(said, |(_, told)| told);
     told.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Copies a chart, leaving templates out, which take time and may fail by themselves.
+/// Copies a chart without its templates, which take time and may fail by themselves.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;

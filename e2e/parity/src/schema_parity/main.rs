@@ -1,13 +1,13 @@
-//! The type that a chart becomes against Helm: the same values are taken, the same refused.
+//! Compares the type that a chart becomes with Helm: both must accept the same values and refuse the same values.
 //!
-//! For every chart with a `values.schema.json` below the folders: a few hundred values, made from the chart's own by
-//! mutation. On one side a real API server with the generated type (strict field validation) and, where the type
-//! cannot say all, the full check that core-provider's webhook makes; on the other `helm template --values`, on the
-//! chart without its templates, so that only the schema can refuse.
+//! For every chart with a `values.schema.json` below the folders there are a few hundred values, made from the chart's
+//! own by mutation. On one side is a real API server with the generated type (strict field validation) and, if the type
+//! cannot express everything, the full check that core-provider's webhook makes; on the other side is `helm template
+//! --values`, on the chart without its templates, so that only the schema can refuse.
 //!
-//! What is taken is asked about twice: as the user wrote it, and as it is stored, for that is what the controller hands
-//! to Helm. Helm may refuse the first and take the second (the API server drops a null, or fills in a default); those
-//! are counted by themselves. It may never refuse the second.
+//! Accepted values are checked twice: as the user wrote them, and as they are stored, because the controller passes the
+//! stored ones to Helm. Helm may refuse the first and accept the second (the API server drops a null, or fills in a
+//! default); those are counted separately. It must never refuse the second.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ struct Args {
     /// The helm to compare with.
     #[arg(long, default_value = "helm")]
     helm: PathBuf,
-    /// The program that answers for it, many values a second.
+    /// The program that answers in Helm's place, for many values a second.
     #[arg(long, default_value = "judge")]
     judge: PathBuf,
     /// Most values for each chart.
@@ -52,7 +52,7 @@ struct Args {
     /// Only charts whose path contains this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Make the types alone and say how long that takes; no API server, no helm.
+    /// Only generate the types and print how long that takes; no API server, no helm.
     #[arg(long)]
     types_only: bool,
     /// Charts that are compared at once; most of the time goes into waiting for types to be served.
@@ -63,18 +63,18 @@ struct Args {
     shown: usize,
 }
 
-/// What came of all charts.
+/// The results of all charts.
 #[derive(Debug, Default)]
 struct Figures {
     schemas: usize,
     values: usize,
     accepted: usize,
     disagreements: usize,
-    /// Answers that differ for a reason that `docs/parity.md` gives.
+    /// Answers that differ for a reason in `docs/parity.md`.
     explained: BTreeMap<Explained, usize>,
-    /// Schemas that no type can be made of.
+    /// Schemas from which no type can be generated.
     refused: usize,
-    /// Charts that Helm cannot use, as they lack dependencies.
+    /// Charts that Helm cannot use, because dependencies are missing.
     unusable: usize,
 }
 
@@ -88,7 +88,7 @@ async fn main() -> Result<ExitCode> {
     let server = ServerSide::connect(&control_plane).await?;
     let folders = charts::below(&args.folders, &args.only)?;
     let compared = folders.into_iter().enumerate().filter_map(|(number, folder)| {
-        // Charts of one name come in several collections.
+        // Several collections contain charts of the same name.
         let subject = Subject::read(&folder)?.numbered(number);
         Some(compare(&args, subject, &server))
     });
@@ -151,7 +151,7 @@ impl Figures {
     }
 }
 
-/// Makes the type of every chart and prints the slowest, and that of the largest schema.
+/// Generates the type of every chart and prints the slowest, and that of the largest schema.
 fn time_types(args: &Args) -> Result<ExitCode> {
     let mut times = Vec::new();
     for folder in charts::below(&args.folders, &args.only)? {

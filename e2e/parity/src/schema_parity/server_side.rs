@@ -1,4 +1,4 @@
-//! What the product says of values: a real API server with the generated type, and the full check behind it.
+//! Our verdict on values: a real API server with the generated type, and the full check after it.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::charts::Subject;
 
 const MANAGER: &str = "schema-parity";
 
-/// An API server that types are served by.
+/// An API server that serves the types.
 pub(crate) struct ServerSide {
     cluster: Cluster,
 }
 
 impl ServerSide {
     pub(crate) async fn connect(control_plane: &ControlPlane) -> Result<Self> {
-        // An error says that there is one already.
+        // An error means that one exists already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = cluster::client(&ClientOptions {
             kubeconfig: Some(control_plane.kubeconfig()),
@@ -59,8 +59,8 @@ impl ServerSide {
         Ok(())
     }
 
-    /// The values that the controller hands to Helm, as the type stores and its version reads them, or the reason of a
-    /// refusal.
+    /// The values that the controller passes to Helm, in the form that the type stores and its version returns, or the
+    /// reason of a refusal.
     pub(crate) async fn judge(
         &self,
         subject: &Subject,
@@ -114,7 +114,7 @@ impl ServerSide {
         Ok(applied.object)
     }
 
-    /// Takes the type away, without waiting until it is gone.
+    /// Deletes the type, without waiting until it is gone.
     pub(crate) async fn forget(&self, subject: &Subject) -> Result<()> {
         self.cluster
             .delete(&type_id(subject)?, &Delete::default())

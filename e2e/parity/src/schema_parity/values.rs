@@ -1,13 +1,13 @@
-//! Values to ask about: the chart's own, nothing, and each place of schema and values with values of every kind.
+//! Values to check: the chart's own, none, and each place of schema and values with values of every kind.
 
 use crdgen::JSONSchemaProps;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrBool;
 use serde_json::{Map, Value, json};
 
-/// How deep places are looked for.
+/// The depth up to which places are looked for.
 const DEPTH: usize = 5;
 
-/// At most `most` values for a chart, evenly chosen, always the same ones.
+/// At most `most` values for a chart, evenly spread, always the same ones.
 pub(crate) fn of(schema: &JSONSchemaProps, defaults: &Value, most: usize) -> Vec<Value> {
     let mut made = vec![json!({}), defaults.clone()];
     for place in places(schema, Some(defaults), DEPTH) {
@@ -51,7 +51,7 @@ fn everything() -> Vec<Value> {
     ]
 }
 
-/// Values on both sides of what a schema says.
+/// Values on both sides of a limit in a schema.
 fn near(schema: &JSONSchemaProps) -> Vec<Value> {
     let mut values: Vec<Value> = schema
         .enum_
@@ -70,7 +70,7 @@ fn near(schema: &JSONSchemaProps) -> Vec<Value> {
     values
 }
 
-/// A whole number stays one.
+/// A whole number stays a whole number.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 {
         json!(value as i64)

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// What was seen between two moments.
+/// What was measured between two moments.
 pub(crate) struct Span {
     pub(crate) seconds: f64,
     pub(crate) requests: usize,
     pub(crate) writes: usize,
     pub(crate) cpu_seconds: f64,
-    /// Of the API server, which serves them.
+    /// The API server's, for serving them.
     pub(crate) server_cpu_seconds: f64,
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct Figures {
     pub(crate) at_rest: Span,
     pub(crate) change: Span,
     pub(crate) bump: Span,
-    /// From new pods of the platform to the first change that they served.
+    /// From new pods of the platform to the first change that they handled.
     pub(crate) restart: Span,
-    /// What the new pods asked for after that.
+    /// Requests of the new pods after that.
     pub(crate) after_restart: Span,
     pub(crate) delete: Span,
 }
 
-/// Memory of the platform in MiB: what all processes take together, where shared pages count once (PSS).
+/// Memory of the platform in MiB: all processes together, where shared pages count once (PSS).
 pub(crate) struct Memory {
     pub(crate) all: f64,
     pub(crate) controller: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Memory {
 }
 
 impl Figures {
-    /// Prints a table, and what matters most as the last line.
+    /// Prints a table, and the most important figures as the last line.
     pub(crate) fn print(&self, count: usize, namespaces: u32, idle: Duration) {
         let Self {
             bare: (writes, bare),

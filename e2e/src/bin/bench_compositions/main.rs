@@ -1,5 +1,5 @@
-//! `make bench-compositions`: what many compositions cost, on a real Kubernetes, beside a client that does nothing
-//! but make the same writes.
+//! `make bench-compositions`: what many compositions cost, on a real Kubernetes, compared with a client that only makes
+//! the same writes.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 mod figures;
@@ -29,21 +29,21 @@ struct Args {
     /// How many compositions are applied at once.
     #[arg(long, default_value_t = 100)]
     compositions: usize,
-    /// Over how many namespaces they are spread.
+    /// How many namespaces they are spread over.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     namespaces: u32,
     /// A file for a profile of the API server's processor time while they are installed, which `go tool pprof` reads.
     #[arg(long)]
     profile: Option<PathBuf>,
-    /// How long the idle platform is listened to, in seconds.
+    /// How long requests of the idle platform are counted, in seconds.
     #[arg(long, default_value_t = 60)]
     idle_seconds: u64,
 }
 
-/// Namespace of the definition and its controller, and the beginning of those of the compositions.
+/// Namespace of the definition and its controller, and the prefix of the compositions' namespaces.
 const NAMESPACE: &str = "bench";
 
-/// The beginning of the namespaces of what the bare client makes.
+/// The prefix of the bare client's namespaces.
 const BARE_NAMESPACE: &str = "bench-bare";
 
 /// For how many seconds the API server is profiled.
@@ -52,13 +52,13 @@ const PROFILED: u32 = 20;
 /// As many writes at a time does the bare client make as controllers have workers.
 const WORKERS: &str = "10";
 
-/// The program of the API server, of which only one may run on this machine while it is measured.
+/// The program of the API server, of which only one may run on this machine during the measurement.
 const SERVER: &str = "kube-apiserver";
 
-/// How long nothing may be told of compositions until they are asked for.
+/// All compositions are read after this long without an event of the watch.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long anything may take until it is given up.
+/// How long anything may take before it is given up.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 fn main() -> Result<()> {
@@ -158,7 +158,7 @@ impl Bench {
         )
     }
 
-    /// Begins to profile the API server, where that is asked for.
+    /// Starts to profile the API server, on request.
     fn start_profile(&self) -> Result<Option<Child>> {
         let Some(file) = &self.profile else {
             return Ok(None);
@@ -169,7 +169,7 @@ impl Bench {
         Ok(Some(command.stdout(file).spawn()?))
     }
 
-    /// Ends all pods of the platform, and waits until the next ones have served a change.
+    /// Deletes all pods of the platform, and waits until the new ones have handled a change.
     fn restart(&self) -> Result<()> {
         for namespace in [platform::NAMESPACE, NAMESPACE] {
             let ending = [
@@ -224,7 +224,7 @@ impl Bench {
         ChartFolder::copy("bench", "bench", version)?.push(&self.site)
     }
 
-    /// Points the definition at the chart in this version and waits until it is ready.
+    /// Sets the definition to this version of the chart and waits until it is ready.
     fn define(&self, url: &str, version: &str) -> Result<()> {
         let definition = json!({
             "apiVersion": "core.krateo.io/v1alpha1",
@@ -271,8 +271,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until it is so with all compositions. A watch tells: asking again and again would cost the processors
-    /// that are measured. Only when it has been silent for a while all are asked for.
+    /// Waits until `is_so` holds for all compositions. It watches, because polling would use the processors that are
+    /// measured. Only after some time without an event are all of them read.
     fn wait_until_all(&self, is_so: impl Fn(&Value) -> bool) -> Result<()> {
         let begun = Instant::now();
         let mut watch = Watch::start(&self.site)?;
@@ -313,7 +313,7 @@ impl Bench {
         }
     }
 
-    /// Does something, and tells what the programs of the platform asked and used meanwhile.
+    /// Runs something, and returns the requests and the resources of the platform's programs meanwhile.
     fn span(&self, name: &str, act: impl FnOnce() -> Result<()>) -> Result<Span> {
         let (mark, cpu) = (self.cluster.audit().mark()?, self.cpu()?);
         let (server, begun) = (usage::cpu_seconds_of_only(SERVER)?, Instant::now());
@@ -322,7 +322,7 @@ impl Bench {
         progress(format_args!("{name}: {seconds:.2} s"));
         let used = self.cpu()?;
         for (program, seconds) in &used {
-            // A program that came meanwhile began with none.
+            // A program that started meanwhile began at zero.
             let before = cpu.get(program).copied().unwrap_or_default();
             progress(format_args!("  {:6.2} CPU s  {program}", seconds - before));
         }
@@ -339,7 +339,7 @@ impl Bench {
         })
     }
 
-    /// Requests and writes of our programs; leases are neither, watches are requests.
+    /// Requests and writes of our programs; Leases are not counted, watches count as requests.
     fn count_since(&self, mark: Mark) -> Result<(usize, usize)> {
         let mut by_kind: BTreeMap<String, usize> = BTreeMap::new();
         let (mut requests, mut writes) = (0, 0);
@@ -369,7 +369,7 @@ impl Bench {
         let pods = self.pods()?;
         let mut used: BTreeMap<String, f64> = pods.iter().map(|pod| (pod.name.clone(), 0.0)).collect();
         for process in usage::processes()? {
-            // It may end while it is looked at.
+            // It may exit meanwhile.
             let (Some(group), Some(seconds)) = (usage::control_group(&process), usage::cpu_seconds(&process))
             else {
                 continue;
@@ -462,7 +462,7 @@ impl Bench {
     }
 }
 
-/// What is told of compositions as they change.
+/// Events of a watch on compositions.
 struct Watch {
     child: Child,
     told: Receiver<Value>,
@@ -477,7 +477,7 @@ impl Watch {
         let (tell, told) = channel();
         std::thread::spawn(move || {
             let objects = serde_json::Deserializer::from_reader(said).into_iter::<Value>();
-            // It ends with the watch, or with whoever listens.
+            // It ends with the watch, or when nobody receives any more.
             objects
                 .map_while(Result::ok)
                 .all(|object| tell.send(object).is_ok())
