@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;
 use prometheus::IntGauge;
 use runtime::Metrics;
-use runtime::events::{Happening, Severity};
+use runtime::events::{Event, Severity};
 use runtime::queue::Priority;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -94,13 +94,13 @@ impl OwnShards {
                 continue;
             }
             let note = format!("{what} {shards:?}, holds {held} of {all}");
-            let happening = Happening {
+            let event = Event {
                 severity: Severity::Normal,
                 reason,
                 action: events::SHARE,
                 note: &note,
             };
-            ctx.recorder.publish(&regarding, &happening).await;
+            ctx.recorder.publish(&regarding, &event).await;
         }
     }
 }

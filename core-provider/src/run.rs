@@ -40,7 +40,8 @@ use crate::grants::secrets;
 use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
 use crate::webhook::{
-    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source, Webhooks,
+    self, Address, Certificates, Conversions, Judge, Registration, Requests, Shown, Source, WebhookMetrics,
+    Webhooks,
 };
 
 /// Name of the leader Lease, the same as Krateo's.
@@ -148,7 +149,7 @@ impl Args {
         let webhooks = Webhooks {
             judge: judge.clone(),
             conversions,
-            figures: Figures::new(process.metrics())?,
+            metrics: WebhookMetrics::new(process.metrics())?,
         };
         // Callers that still have our address are answered for a moment after shutdown.
         let (shutdown, ended) = (process.shutdown(), CancellationToken::new());

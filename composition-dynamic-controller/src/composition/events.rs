@@ -3,18 +3,18 @@
 use api::{Composition, events};
 use k8s_openapi::api::core::v1::ObjectReference;
 use runtime::Recorder;
-use runtime::events::{Happening, Severity};
+use runtime::events::{Event, Severity};
 
 /// Publishes which objects remain after an uninstall: those that their resource policy keeps, or that do not belong to
 /// the release.
 pub(super) async fn publish_left(composition: &Composition, objects: &[String], recorder: &Recorder) {
-    let happening = Happening {
+    let event = Event {
         severity: Severity::Normal,
         reason: events::OBJECTS_LEFT,
         action: events::DELETE,
         note: &format!("these objects remain: {}", objects.join(", ")),
     };
-    recorder.publish(&regarding(composition), &happening).await;
+    recorder.publish(&regarding(composition), &event).await;
 }
 
 /// What events about a composition refer to.

@@ -12,7 +12,7 @@ use helm_client::records;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use runtime::chain;
-use runtime::events::{Happening, Severity};
+use runtime::events::{Event, Severity};
 use runtime::telemetry::Part;
 use serde_json::json;
 
@@ -172,16 +172,16 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
     match outcome {
         Ok(outcome) => {
             if outcome.standing == Standing::Paused && !says_paused(&composition.status) {
-                ctx.recorder.publish(&regarding, &Happening::PAUSED).await;
+                ctx.recorder.publish(&regarding, &Event::PAUSED).await;
             }
             if let Some(note) = &outcome.facts.ignored_name {
-                let happening = Happening {
+                let event = Event {
                     severity: Severity::Warning,
                     reason: events::RELEASE_NAME_IGNORED,
                     action: events::OBSERVE,
                     note,
                 };
-                ctx.recorder.publish(&regarding, &happening).await;
+                ctx.recorder.publish(&regarding, &event).await;
             }
             for change in &outcome.changes {
                 let (reason, action, note) = match change {
@@ -212,13 +212,13 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
                         (events::COMPOSITION_DELETED, events::DELETE, "Composition deleted")
                     }
                 };
-                let happening = Happening {
+                let event = Event {
                     severity: Severity::Normal,
                     reason,
                     action,
                     note,
                 };
-                ctx.recorder.publish(&regarding, &happening).await;
+                ctx.recorder.publish(&regarding, &event).await;
             }
         }
         Err(error) => {
@@ -228,13 +228,13 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
                 Error::Apply(_) => (events::CANNOT_UPDATE, events::UPDATE),
                 _ => (events::CANNOT_OBSERVE, events::OBSERVE),
             };
-            let happening = Happening {
+            let event = Event {
                 severity: Severity::Warning,
                 reason,
                 action,
                 note: &chain(error),
             };
-            ctx.recorder.publish(&regarding, &happening).await;
+            ctx.recorder.publish(&regarding, &event).await;
         }
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
-use runtime::events::{Happening, Severity};
+use runtime::events::{Event, Severity};
 use runtime::telemetry::Part;
 use runtime::{Recorder, chain};
 use serde_json::{Value, json};
@@ -192,26 +192,26 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                 tracing::info!(definition = %name_of(definition), "{change}");
             }
             if outcome.standing == Standing::Paused && !says_paused(definition) {
-                recorder.publish(&regarding, &Happening::PAUSED).await;
+                recorder.publish(&regarding, &Event::PAUSED).await;
             }
             if !outcome.changes.is_empty() {
                 let (words, note) = (Words::of(definition), outcome.changes.join("; "));
-                let happening = Happening {
+                let event = Event {
                     severity: Severity::Normal,
                     reason: words.done,
                     action: words.action,
                     note: &note,
                 };
-                recorder.publish(&regarding, &happening).await;
+                recorder.publish(&regarding, &event).await;
             }
             for (severity, reason, note) in news(definition, outcome) {
-                let happening = Happening {
+                let event = Event {
                     severity,
                     reason,
                     action: events::OBSERVE,
                     note: &note,
                 };
-                recorder.publish(&regarding, &happening).await;
+                recorder.publish(&regarding, &event).await;
             }
         }
         Err(error) => {
@@ -222,13 +222,13 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                 }
                 Error::Apply(_) => (words.failed, words.action),
             };
-            let happening = Happening {
+            let event = Event {
                 severity: Severity::Warning,
                 reason,
                 action,
                 note: &chain(error),
             };
-            recorder.publish(&regarding, &happening).await;
+            recorder.publish(&regarding, &event).await;
         }
     }
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::Figures;
+use super::WebhookMetrics;
 use super::deadlines::Webhook;
 
 /// The unit of the semaphore, which has too few permits to count bytes.
@@ -126,7 +126,7 @@ pub(super) struct Admitted {
 pub(super) struct Room {
     sizes: Sizes,
     left: Arc<Semaphore>,
-    figures: Figures,
+    metrics: WebhookMetrics,
 }
 
 /// Adds the limits to the routes of a webhook: bodies need room, and have to arrive before its deadline.
@@ -150,12 +150,12 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, Refused
 }
 
 impl Room {
-    /// Room of these sizes; `figures` counts refused reviews.
-    pub(super) fn new(sizes: Sizes, figures: Figures) -> Self {
+    /// Room of these sizes; `metrics` counts refused reviews.
+    pub(super) fn new(sizes: Sizes, metrics: WebhookMetrics) -> Self {
         Self {
             sizes,
             left: Arc::new(Semaphore::new(sizes.all / UNIT)),
-            figures,
+            metrics,
         }
     }
 
@@ -231,7 +231,7 @@ async fn hold(State((webhook, room)): State<(Webhook, Room)>, request: Request, 
         Err(refused) => refused.into_response(),
     };
     if let Some(refused) = response.extensions().get::<Refused>() {
-        room.figures.refuse(webhook, *refused);
+        room.metrics.refuse(webhook, *refused);
     }
     response
 }
@@ -256,7 +256,7 @@ mod tests {
 
     fn room() -> Room {
         let metrics = runtime::Metrics::new().unwrap();
-        Room::new(SIZES, Figures::new(&metrics).unwrap())
+        Room::new(SIZES, WebhookMetrics::new(&metrics).unwrap())
     }
 
     fn length(webhook: Webhook) -> Router {
@@ -369,7 +369,7 @@ mod tests {
     #[tokio::test]
     async fn a_broken_body_is_not_reported_as_too_large_and_is_counted() {
         let metrics = runtime::Metrics::new().unwrap();
-        let room = Room::new(SIZES, Figures::new(&metrics).unwrap());
+        let room = Room::new(SIZES, WebhookMetrics::new(&metrics).unwrap());
         let routes = Router::new().route("/", post(async |_: Bytes| ()));
         let broken = stream::iter([Ok(Bytes::from_static(b"x")), Err(std::io::Error::other("gone"))]);
         let request = request(Body::from_stream(broken), Some(10));
@@ -405,14 +405,14 @@ mod tests {
         let (tell, begun) = std::sync::mpsc::channel();
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
         let wait = Arc::new(std::sync::Mutex::new(wait));
-        let figures = room.figures.clone();
+        let metrics = room.metrics.clone();
         let handler = async move |Extension(admitted): Extension<Admitted>, body: Bytes| {
             let work = move |_: &mut serde_json::Value, _: &str| {
                 tell.send(()).unwrap();
                 wait.lock().unwrap().recv().unwrap();
                 Ok(())
             };
-            convert(&figures, admitted, body, work).await.map(|_| ())
+            convert(&metrics, admitted, body, work).await.map(|_| ())
         };
         let routes = bounded(
             Router::new().route("/", post(handler)),
@@ -432,9 +432,9 @@ mod tests {
     #[tokio::test]
     async fn a_panic_in_a_conversion_is_not_reported_as_a_timeout() {
         let room = room();
-        let figures = room.figures.clone();
+        let metrics = room.metrics.clone();
         let handler = async move |Extension(admitted): Extension<Admitted>, body: Bytes| {
-            convert(&figures, admitted, body, |_, _| panic!("no")).await
+            convert(&metrics, admitted, body, |_, _| panic!("no")).await
         };
         let routes = Router::new().route("/", post(handler));
         let routes = bounded(routes, Webhook::Conversion, &room);

@@ -64,7 +64,7 @@ const SMALL: usize = 16 << 10;
 
 /// Metrics of requests by webhook, operation and outcome, with the names of the contract.
 #[derive(Clone)]
-pub(crate) struct Figures {
+pub(crate) struct WebhookMetrics {
     total: IntCounterVec,
     errors: IntCounterVec,
     refused: IntCounterVec,
@@ -74,14 +74,14 @@ pub(crate) struct Figures {
 /// The outcome of a review that could not be answered.
 const ERROR: &str = "error";
 
-impl Figures {
+impl WebhookMetrics {
     /// Registers the metrics.
-    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Metrics) -> Result<Self, prometheus::Error> {
         let labels = ["webhook", "operation", "outcome"];
         let [total, errors, refused, durations] = ["total", "errors", "refused", "duration_seconds"]
             .map(|what| format!("core_provider.webhook.request.{what}"));
         let buckets = prometheus::exponential_buckets(0.0005, 2.5, 10)?;
-        let figures = Self {
+        let metrics = Self {
             total: IntCounterVec::new(
                 Opts::new(prometheus_counter_name(&total), "Answered reviews"),
                 &labels,
@@ -105,11 +105,11 @@ impl Figures {
                 &labels,
             )?,
         };
-        metrics.register_as(&total, figures.total.clone())?;
-        metrics.register_as(&errors, figures.errors.clone())?;
-        metrics.register_as(&refused, figures.refused.clone())?;
-        metrics.register_as(&durations, figures.durations.clone())?;
-        Ok(figures)
+        registry.register_as(&total, metrics.total.clone())?;
+        registry.register_as(&errors, metrics.errors.clone())?;
+        registry.register_as(&refused, metrics.refused.clone())?;
+        registry.register_as(&durations, metrics.durations.clone())?;
+        Ok(metrics)
     }
 
     fn refuse(&self, webhook: Webhook, refused: Refused) {
@@ -135,12 +135,12 @@ impl Figures {
 pub(crate) struct Webhooks {
     pub(crate) judge: Arc<Judge>,
     pub(crate) conversions: Arc<Conversions>,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: WebhookMetrics,
 }
 
 /// The routes of the webhooks.
 pub(crate) fn app(webhooks: Webhooks) -> Router {
-    let room = |sizes| Room::new(sizes, webhooks.figures.clone());
+    let room = |sizes| Room::new(sizes, webhooks.metrics.clone());
     let (reviews, pages) = (room(REVIEWS), room(CONVERSIONS));
     let judgements = Router::new().route("/validate", post(validated));
     let labels = Router::new().route("/mutate", post(mutated));
@@ -202,7 +202,7 @@ fn answer(
 ) -> Json<Value> {
     let operation = review.request.operation.as_str();
     webhooks
-        .figures
+        .metrics
         .count(webhook, operation, verdict.outcome(), since);
     Json(verdict.to_review(&review.request.uid))
 }
@@ -220,7 +220,7 @@ async fn copied(
         object["apiVersion"] = Value::from(desired);
         Ok(())
     };
-    convert(&webhooks.figures, admitted, body, rename).await
+    convert(&webhooks.metrics, admitted, body, rename).await
 }
 
 /// Converts by the changes that a type's charts list.
@@ -235,7 +235,7 @@ async fn converted(
         return Err(Refused::Late(Webhook::Conversion.within()));
     };
     let conversion = conversion.map_err(|error| chain(&error));
-    convert(&webhooks.figures, admitted, body, move |object, desired| {
+    convert(&webhooks.metrics, admitted, body, move |object, desired| {
         let conversion = conversion.as_ref().map_err(Clone::clone)?;
         let version = desired.rsplit_once('/').map_or(desired, |(_, version)| version);
         conversion
@@ -248,7 +248,7 @@ async fn converted(
 /// Converts the objects on a blocking thread, because a page of a list takes a while. When the API server stops
 /// waiting, the work keeps its room and ends after the current object.
 async fn convert(
-    figures: &Figures,
+    metrics: &WebhookMetrics,
     admitted: Admitted,
     body: Bytes,
     convert: impl Fn(&mut Value, &str) -> Result<(), String> + Send + 'static,
@@ -274,7 +274,7 @@ async fn convert(
     let answer = tokio::task::spawn_blocking(work).await.map_err(|error| {
         if error.is_panic() {
             tracing::error!(%error, "a conversion failed because of a bug in core-provider");
-            figures.count(Webhook::Conversion, "convert", ERROR, since);
+            metrics.count(Webhook::Conversion, "convert", ERROR, since);
             return Refused::Failed;
         }
         // The runtime is shutting down.
@@ -282,7 +282,7 @@ async fn convert(
     });
     let (is_success, text) = answer??;
     let outcome = if is_success { "success" } else { ERROR };
-    figures.count(Webhook::Conversion, "convert", outcome, since);
+    metrics.count(Webhook::Conversion, "convert", outcome, since);
     Ok(([(header::CONTENT_TYPE, "application/json")], text))
 }
 
@@ -295,11 +295,11 @@ mod tests {
 
     #[test]
     fn requests_are_counted_with_the_attributes_of_the_contract() {
-        let metrics = Metrics::new().unwrap();
-        let figures = Figures::new(&metrics).unwrap();
-        figures.count(Webhook::Label, "create", "success", Instant::now());
-        figures.count(Webhook::Conversion, "convert", ERROR, Instant::now());
-        let text = metrics.text().unwrap();
+        let registry = Metrics::new().unwrap();
+        let metrics = WebhookMetrics::new(&registry).unwrap();
+        metrics.count(Webhook::Label, "create", "success", Instant::now());
+        metrics.count(Webhook::Conversion, "convert", ERROR, Instant::now());
+        let text = registry.text().unwrap();
         for line in [
             r#"core_provider_webhook_request_total{operation="create",outcome="success",webhook="mutating"} 1"#,
             r#"core_provider_webhook_request_errors_total{operation="convert",webhook="conversion"} 1"#,
@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn the_dashboard_names_only_webhook_metrics_that_exist() {
         const DASHBOARD: &str = include_str!("../../../charts/core-provider/dashboards/compositions.json");
-        let metrics = Metrics::new().unwrap();
-        let _figures = Figures::new(&metrics).unwrap();
+        let registry = Metrics::new().unwrap();
+        let _metrics = WebhookMetrics::new(&registry).unwrap();
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let names: Vec<_> = DASHBOARD
             .split(|letter| !is_of_name(letter))
@@ -321,7 +321,7 @@ mod tests {
             .collect();
         assert!(!names.is_empty());
         for name in names {
-            assert!(metrics.has(name), "{name} is not exported");
+            assert!(registry.has(name), "{name} is not exported");
         }
     }
 

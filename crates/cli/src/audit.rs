@@ -116,7 +116,7 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// The totals over all charts.
 #[derive(Default)]
-struct Figures {
+struct Counts {
     charts: usize,
     kinds: usize,
     missed: usize,
@@ -130,39 +130,39 @@ struct Figures {
 /// Renders each chart with its defaults and with each of its `ci/*values.yaml`: every kind has to be in the scan's
 /// result, or its template has to be listed as unresolved.
 fn check(charts: &[String]) -> Result<()> {
-    let mut figures = Figures::default();
+    let mut counts = Counts::default();
     for reference in charts {
         let Ok(chart) = charts::source::folder::load(Path::new(reference)) else {
-            figures.not_loaded += 1;
+            counts.not_loaded += 1;
             continue;
         };
         if chart.metadata().chart_type == "library" {
             continue;
         }
-        figures.charts += 1;
+        counts.charts += 1;
         let folder = PathBuf::from(reference);
-        let figures = &mut figures;
-        template::on_large_stack(move || check_one(&folder, chart, figures))?;
+        let counts = &mut counts;
+        template::on_large_stack(move || check_one(&folder, chart, counts))?;
     }
     out(&format!(
         "{} templates unresolved, {} charts not loaded, {} renderings refused\n\
          {} charts, {} kinds, {} missed, slowest scan {} ms: {}\n",
-        figures.unresolved,
-        figures.not_loaded,
-        figures.not_rendered,
-        figures.charts,
-        figures.kinds,
-        figures.missed,
-        figures.slowest.0.as_millis(),
-        figures.slowest.1.display()
+        counts.unresolved,
+        counts.not_loaded,
+        counts.not_rendered,
+        counts.charts,
+        counts.kinds,
+        counts.missed,
+        counts.slowest.0.as_millis(),
+        counts.slowest.1.display()
     ))?;
-    if figures.missed > 0 || figures.charts == 0 {
+    if counts.missed > 0 || counts.charts == 0 {
         bail!("the scan missed kinds, or there was no chart to scan");
     }
     Ok(())
 }
 
-fn check_one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
+fn check_one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
     let started = Instant::now();
     let scan = scan(&chart);
     let took = started.elapsed();
@@ -173,22 +173,22 @@ fn check_one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
             took.as_millis()
         ))?;
     }
-    if took > figures.slowest.0 {
-        figures.slowest = (took, folder.to_owned());
+    if took > counts.slowest.0 {
+        counts.slowest = (took, folder.to_owned());
     }
     let unresolved: BTreeSet<&str> = scan.unresolved.iter().map(|place| place.file.as_str()).collect();
-    figures.unresolved += unresolved.len();
+    counts.unresolved += unresolved.len();
     let engine = Engine::new(chart);
     let mut seen: BTreeSet<Kind> = BTreeSet::new();
     for values in cases(folder)? {
         let Ok(rendered) = render(&engine, &values, &scan, Operation::Install) else {
-            figures.not_rendered += 1;
+            counts.not_rendered += 1;
             continue;
         };
         for (path, kind) in kinds(&rendered) {
             let is_known = scan.kinds.contains(&kind) || unresolved.contains(path.as_str());
             if !is_known && !seen.contains(&kind) {
-                figures.missed += 1;
+                counts.missed += 1;
                 out(&format!("{}: missed {kind} of {path}\n", folder.display()))?;
             }
             seen.insert(kind);
@@ -204,12 +204,12 @@ fn check_one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
                 .any(|place| place.what.contains("looked up"));
             let is_found = scan.lookups.contains_key(&kind) || scan.text_lookups.contains_key(&kind);
             if !is_found && !is_listed && seen.insert(kind.clone()) {
-                figures.missed += 1;
+                counts.missed += 1;
                 out(&format!("{}: missed the lookup of {kind}\n", folder.display()))?;
             }
         }
     }
-    figures.kinds += seen.len();
+    counts.kinds += seen.len();
     Ok(())
 }
 

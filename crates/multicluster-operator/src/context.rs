@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::args::Mode;
 use crate::claims::Claims;
 use crate::engine::Engine;
-use crate::figures::Figures;
+use crate::metrics::OperatorMetrics;
 use crate::registry::{ClusterId, Limits};
 
 /// What all clusters share.
@@ -24,7 +24,7 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) instance: String,
     pub(crate) telemetry: Telemetry,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: OperatorMetrics,
     pub(crate) mode: Mode,
     /// True if this process's own client also serves the watch cluster as a member.
     pub(crate) serves_self: bool,
@@ -93,7 +93,7 @@ pub(crate) fn for_tests(home: Cluster) -> (Shared, runtime::Metrics) {
         home_pulse: Pulse::default(),
         instance: "test".to_owned(),
         telemetry: Telemetry::new(&metrics, "multicluster", "test").unwrap(),
-        figures: Figures::new(&metrics).unwrap(),
+        metrics: OperatorMetrics::new(&metrics).unwrap(),
         mode: Mode::Deployment,
         serves_self: true,
         discovery_namespace: "clusters".to_owned(),

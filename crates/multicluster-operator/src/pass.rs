@@ -101,7 +101,7 @@ async fn work(key: Key, site: Arc<Site>, ctx: Shared) {
     let outcome = ctx.telemetry.pass(kind, counted(&key), passing, again).await;
     let took = begun.elapsed();
     tracing::debug!(object = %key, cluster = site.name, took_us = took.as_micros(), "pass");
-    ctx.figures.pass(&site.name, kind, took, outcome.is_ok());
+    ctx.metrics.pass(&site.name, kind, took, outcome.is_ok());
     let next = match outcome {
         Ok(next) => {
             site.backoff.succeeded(&key);

@@ -20,7 +20,7 @@ use crate::chart::ProcessChart;
 use crate::claims::Claims;
 use crate::context::Context;
 use crate::engine::Engine;
-use crate::figures::Figures;
+use crate::metrics::OperatorMetrics;
 use crate::registry::{self, ClusterId, Limits, Registry};
 use crate::{crds, release_key, self_cluster};
 
@@ -167,7 +167,7 @@ impl Args {
             home_pulse,
             instance: process.instance().to_owned(),
             telemetry: Telemetry::new(process.metrics(), "multicluster", LEASE)?,
-            figures: Figures::new(process.metrics())?,
+            metrics: OperatorMetrics::new(process.metrics())?,
             mode: self.mode,
             serves_self: self.self_cluster,
             discovery_namespace: self.discovery_namespace(),

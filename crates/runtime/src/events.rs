@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use api::events;
 use cluster::{Cluster, ObjectId};
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::events::v1::Event as EventObject;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ pub enum Severity {
 
 /// One event about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Happening<'a> {
+pub struct Event<'a> {
     /// Good news or not.
     pub severity: Severity,
     /// Reason, one word in camel case, such as `CompositionCreated`.
@@ -46,7 +46,7 @@ pub struct Happening<'a> {
     pub note: &'a str,
 }
 
-impl Happening<'static> {
+impl Event<'static> {
     /// Reconciliation of an object was paused by its annotation.
     pub const PAUSED: Self = Self {
         severity: Severity::Normal,
@@ -86,13 +86,13 @@ impl Recorder {
     /// Publishes that something happened to an object.
     ///
     /// Events are best effort: if one cannot be published, the log has a warning and the pass does not fail.
-    pub async fn publish(&self, regarding: &ObjectReference, happening: &Happening<'_>) {
-        if !self.is_news(regarding, happening) {
+    pub async fn publish(&self, regarding: &ObjectReference, event: &Event<'_>) {
+        if !self.is_news(regarding, event) {
             return;
         }
-        if let Err(error) = self.create(regarding, happening).await {
+        if let Err(error) = self.create(regarding, event).await {
             tracing::warn!(
-                reason = happening.reason,
+                reason = event.reason,
                 object = regarding.name,
                 namespace = regarding.namespace,
                 error = &error as &dyn std::error::Error,
@@ -101,11 +101,7 @@ impl Recorder {
         }
     }
 
-    async fn create(
-        &self,
-        regarding: &ObjectReference,
-        happening: &Happening<'_>,
-    ) -> Result<(), cluster::Error> {
+    async fn create(&self, regarding: &ObjectReference, event: &Event<'_>) -> Result<(), cluster::Error> {
         let now = Timestamp::now();
         // Events about cluster-scoped objects are in `default`, where kubectl looks for them.
         let namespace = regarding
@@ -116,21 +112,21 @@ impl Recorder {
         let name = event_name(regarding.name.as_deref().unwrap_or(&self.controller), now);
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
+            "kind": "EventObject",
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(now),
             "regarding": regarding,
-            "type": match happening.severity {
+            "type": match event.severity {
                 Severity::Normal => "Normal",
                 Severity::Warning => "Warning",
             },
-            "reason": happening.reason,
-            "action": happening.action,
-            "note": cut(happening.note, LONGEST_NOTE),
+            "reason": event.reason,
+            "action": event.action,
+            "note": cut(event.note, LONGEST_NOTE),
             "reportingController": &*self.controller,
             "reportingInstance": cut(&self.instance, 128),
         });
-        let id = ObjectId::of::<Event>(Some(namespace), &name)?;
+        let id = ObjectId::of::<EventObject>(Some(namespace), &name)?;
         self.cluster
             .create(&id, &event, &self.controller)
             .await
@@ -138,14 +134,14 @@ impl Recorder {
     }
 
     /// True if this note about this object was not published within the silence; it then counts as published.
-    fn is_news(&self, regarding: &ObjectReference, happening: &Happening<'_>) -> bool {
+    fn is_news(&self, regarding: &ObjectReference, event: &Event<'_>) -> bool {
         let mut hasher = DefaultHasher::new();
         (
             &regarding.kind,
             &regarding.namespace,
             &regarding.name,
             &regarding.uid,
-            happening,
+            event,
         )
             .hash(&mut hasher);
         let (key, now) = (hasher.finish(), Instant::now());
@@ -206,8 +202,8 @@ mod tests {
         }
     }
 
-    fn created(note: &str) -> Happening<'_> {
-        Happening {
+    fn created(note: &str) -> Event<'_> {
+        Event {
             severity: Severity::Normal,
             reason: "CompositionCreated",
             action: "CreateEvent",

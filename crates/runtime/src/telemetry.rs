@@ -81,10 +81,10 @@ pub enum Again {
 /// The metrics; cheap to clone.
 #[derive(Clone)]
 pub struct Telemetry {
-    figures: Arc<Figures>,
+    instruments: Arc<Instruments>,
 }
 
-struct Figures {
+struct Instruments {
     metrics: Metrics,
     prefix: &'static str,
     queue_name: String,
@@ -159,7 +159,7 @@ impl Telemetry {
                 register.counter(&format!("{name}.failure"), "How often this part of a pass failed")?;
             Ok((durations, failures))
         });
-        let figures = Figures {
+        let instruments = Instruments {
             metrics: metrics.clone(),
             prefix,
             queue_name: queue.to_owned(),
@@ -183,18 +183,18 @@ impl Telemetry {
             queue: register.queue()?,
         };
         Ok(Self {
-            figures: Arc::new(figures),
+            instruments: Arc::new(instruments),
         })
     }
 
     /// The process works from now on, or failed to start.
     pub fn started(&self, well: bool) {
-        self.figures.startup.count(well);
+        self.instruments.startup.count(well);
     }
 
     /// The metrics that the queue reports to.
     pub fn queue(&self) -> Queue {
-        self.figures.queue.clone()
+        self.instruments.queue.clone()
     }
 
     /// Registers the number of waiting objects, which `depth` counts when the metrics are read.
@@ -206,14 +206,14 @@ impl Telemetry {
         &self,
         depth: impl Fn() -> usize + Send + Sync + 'static,
     ) -> Result<(), prometheus::Error> {
-        let (figures, depth) = (&self.figures, Arc::new(depth));
-        let name = format!("{}.reconcile.queue.depth", figures.prefix);
+        let (instruments, depth) = (&self.instruments, Arc::new(depth));
+        let name = format!("{}.reconcile.queue.depth", instruments.prefix);
         let help = "Objects that wait for a worker";
         let read = depth.clone();
         let own = Pulled::new(Opts::new(prometheus_name(&name), help), move || read() as f64)?;
-        figures.metrics.register_as(&name, own)?;
-        let options = Opts::new("workqueue_depth", help).const_label("name", &figures.queue_name);
-        figures
+        instruments.metrics.register_as(&name, own)?;
+        let options = Opts::new("workqueue_depth", help).const_label("name", &instruments.queue_name);
+        instruments
             .metrics
             .register(Pulled::new(options, move || depth() as f64)?)
     }
@@ -226,14 +226,14 @@ impl Telemetry {
         pass: impl Future<Output = Result<T, E>>,
         again: impl Fn(&T) -> Again,
     ) -> Result<T, E> {
-        let figures = &self.figures;
-        let under_way = UnderWay::begin(figures);
+        let instruments = &self.instruments;
+        let under_way = UnderWay::begin(instruments);
         let outcome = pass.await;
         let took = under_way.since.elapsed();
-        figures.durations.observe(took.as_secs_f64());
-        observe(&figures.worked, took);
-        figures.passes.count(outcome.is_ok());
-        figures.metrics.count(kind, namespace, outcome.is_ok(), took);
+        instruments.durations.observe(took.as_secs_f64());
+        observe(&instruments.worked, took);
+        instruments.passes.count(outcome.is_ok());
+        instruments.metrics.count(kind, namespace, outcome.is_ok(), took);
         self.requeued(outcome.as_ref().map_or(Again::AfterError, again));
         outcome
     }
@@ -243,7 +243,7 @@ impl Telemetry {
         let start = Instant::now();
         let outcome = spans::within(spans::part(part.name()), work).await;
         let known = Part::ALL.iter().position(|known| *known == part);
-        if let Some((durations, failures)) = known.and_then(|known| self.figures.parts.get(known)) {
+        if let Some((durations, failures)) = known.and_then(|known| self.instruments.parts.get(known)) {
             durations.observe(start.elapsed().as_secs_f64());
             failures.inc_by(u64::from(outcome.is_err()));
         }
@@ -251,16 +251,16 @@ impl Telemetry {
     }
 
     fn requeued(&self, again: Again) {
-        let figures = &self.figures;
+        let instruments = &self.instruments;
         let (counter, reason) = match again {
-            Again::Immediately => (&figures.immediately, "immediate"),
-            Again::Later => (&figures.later, "after"),
-            Again::AfterError => (&figures.after_error, "error"),
+            Again::Immediately => (&instruments.immediately, "immediate"),
+            Again::Later => (&instruments.later, "after"),
+            Again::AfterError => (&instruments.after_error, "error"),
             Again::OnChange => return,
         };
         counter.inc();
-        figures.requeues.with_label_values(&[reason]).inc();
-        figures.retries.inc_by(u64::from(again == Again::AfterError));
+        instruments.requeues.with_label_values(&[reason]).inc();
+        instruments.retries.inc_by(u64::from(again == Again::AfterError));
     }
 }
 
@@ -283,20 +283,20 @@ impl Running {
 
 /// Counted while it exists, and no longer when a pass is dropped half-way.
 struct UnderWay<'f> {
-    figures: &'f Figures,
+    instruments: &'f Instruments,
     place: u64,
     since: Instant,
 }
 
 impl<'f> UnderWay<'f> {
-    fn begin(figures: &'f Figures) -> Self {
+    fn begin(instruments: &'f Instruments) -> Self {
         let since = Instant::now();
-        let mut running = figures.running.lock();
+        let mut running = instruments.running.lock();
         let place = running.last_key_value().map_or(0, |(last, _)| last + 1);
         running.insert(place, since);
-        figures.in_flight.inc();
+        instruments.in_flight.inc();
         Self {
-            figures,
+            instruments,
             place,
             since,
         }
@@ -305,8 +305,8 @@ impl<'f> UnderWay<'f> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.figures.running.lock().remove(&self.place);
-        self.figures.in_flight.dec();
+        self.instruments.running.lock().remove(&self.place);
+        self.instruments.in_flight.dec();
     }
 }
 

@@ -20,7 +20,7 @@ use crate::template;
 
 /// The totals over all charts.
 #[derive(Default)]
-struct Figures {
+struct Counts {
     charts: usize,
     /// Charts that look anything up when rendered.
     asking: usize,
@@ -37,25 +37,25 @@ struct Figures {
 
 /// Prints the lookups that each chart is held for.
 pub(super) fn run(charts: &[String]) -> Result<()> {
-    let mut figures = Figures::default();
+    let mut counts = Counts::default();
     for reference in charts {
         let folder = PathBuf::from(reference);
         let Ok(chart) = charts::source::folder::load(&folder) else {
-            figures.not_loaded += 1;
+            counts.not_loaded += 1;
             continue;
         };
         if chart.metadata().chart_type == "library" {
             continue;
         }
         if !chart.missing_dependencies().is_empty() {
-            figures.incomplete += 1;
+            counts.incomplete += 1;
             continue;
         }
-        figures.charts += 1;
-        let figures = &mut figures;
-        template::on_large_stack(move || one(&folder, chart, figures))?;
+        counts.charts += 1;
+        let counts = &mut counts;
+        template::on_large_stack(move || one(&folder, chart, counts))?;
     }
-    let Figures {
+    let Counts {
         charts,
         asking,
         lookups,
@@ -64,7 +64,7 @@ pub(super) fn run(charts: &[String]) -> Result<()> {
         not_loaded,
         incomplete,
         not_rendered,
-    } = figures;
+    } = counts;
     out(&format!(
         "{not_loaded} charts not loaded, {incomplete} without their dependencies, {not_rendered} renderings refused\n{charts} charts, {asking} look something up ({lookups} lookups), {held} held, \
          {depending} held where a Secret of that name is somebody else's\n"
@@ -75,7 +75,7 @@ pub(super) fn run(charts: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
+fn one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
     let scan = scan(&chart);
     let resolved = Resolved::new(&scan, &Allowed::default(), &BuiltIn, "krateo-system");
     let defined = scan.defined.iter().map(|defined| {
@@ -97,15 +97,15 @@ fn one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
             asked.extend(options.context.lookups.missing());
             match rendered {
                 Ok(rendered) => rendered_secrets.extend(super::secrets(&rendered)),
-                Err(_) => figures.not_rendered += 1,
+                Err(_) => counts.not_rendered += 1,
             }
         }
     }
     if asked.is_empty() {
         return Ok(());
     }
-    figures.asking += 1;
-    figures.lookups += asked.len();
+    counts.asking += 1;
+    counts.lookups += asked.len();
     let (mut held, mut depends) = (BTreeSet::new(), BTreeSet::new());
     for key in &asked {
         match decide(key, &resolved.bound, &defined) {
@@ -119,8 +119,8 @@ fn one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
             }
         }
     }
-    figures.held += usize::from(!held.is_empty());
-    figures.depending += usize::from(!depends.is_empty() && held.is_empty());
+    counts.held += usize::from(!held.is_empty());
+    counts.depending += usize::from(!depends.is_empty() && held.is_empty());
     for why in held {
         out(&format!("{}: held: {why}\n", folder.display()))?;
     }

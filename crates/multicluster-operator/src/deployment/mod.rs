@@ -93,7 +93,7 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     };
     let outcome = pass.run().await;
     let phase = pass.object.status.phase;
-    site.figures.at(&site.name, key, phase);
+    site.metrics.at(&site.name, key, phase);
     if outcome.is_ok() {
         site.memories.put(key.clone(), memory);
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use runtime::events::{Happening, Severity};
+use runtime::events::{Event, Severity};
 use serde_json::json;
 
 use super::Error;
@@ -156,7 +156,7 @@ impl Object<'_> {
     }
 
     async fn publish(&self, severity: Severity, reason: &str, note: &str) {
-        let happening = Happening {
+        let event = Event {
             severity,
             reason,
             action: reason,
@@ -170,6 +170,6 @@ impl Object<'_> {
             uid: self.deployment.uid(),
             ..ObjectReference::default()
         };
-        self.ctx.recorder.publish(&regarding, &happening).await;
+        self.ctx.recorder.publish(&regarding, &event).await;
     }
 }

@@ -150,7 +150,7 @@ impl Site {
         self.claims.forget(&self.server, key, &self.name);
         self.queue.forget(key);
         self.backoff.succeeded(key);
-        self.figures.at(&self.name, key, None);
+        self.metrics.at(&self.name, key, None);
     }
 }
 

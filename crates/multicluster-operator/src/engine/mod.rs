@@ -28,8 +28,8 @@ pub(crate) use plan::{Blocked, Plan, Standing, Step, plan};
 use crate::chart::{Form, ProcessChart};
 use crate::claims::Claims;
 use crate::context::Context;
-use crate::figures::Figures;
 use crate::key::{Key, Kind};
+use crate::metrics::OperatorMetrics;
 use crate::registry::{ClusterId, Member};
 use crate::release_key::Keys;
 
@@ -70,7 +70,7 @@ pub(crate) struct Site {
     pub(crate) memories: Memories,
     pub(crate) backoff: Backoff<Key>,
     pub(crate) recorder: Recorder,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: OperatorMetrics,
     pub(crate) reach: Arc<Reach>,
     /// Reports about the cluster on the watch cluster.
     pub(crate) member: Weak<Member>,

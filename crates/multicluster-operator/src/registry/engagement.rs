@@ -73,7 +73,7 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
                 *lock(&member.site) = None;
                 ctx.claims.release(&member.name);
                 // Whatever serves the cluster next may see other objects there.
-                ctx.figures.vacate(&member.name);
+                ctx.metrics.vacate(&member.name);
                 return;
             }
             Some(Err(error)) => {
@@ -196,7 +196,7 @@ fn site(cluster: Cluster, server: String, member: &Arc<Member>, ctx: &Shared) ->
         memories: Memories::default(),
         backoff: Backoff::new(ctx.min_retry, ctx.max_retry),
         recorder: Recorder::new(cluster.clone(), mesh::events::TENANTS, &ctx.instance),
-        figures: ctx.figures.clone(),
+        metrics: ctx.metrics.clone(),
         reach,
         member: Arc::downgrade(member),
         queue,

@@ -19,7 +19,7 @@ pub(crate) use cluster::kubeconfig::Limits;
 use helm::origin::ALLOW_FROM_NAMESPACES;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use runtime::events::{Happening, Severity};
+use runtime::events::{Event, Severity};
 use runtime::queue::Priority;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
@@ -116,7 +116,7 @@ impl Member {
         };
         tracing::info!(cluster = self.name, state = state.as_str(), message, "cluster");
         if is_other {
-            ctx.figures.state(&self.name, Some(state));
+            ctx.metrics.state(&self.name, Some(state));
             // The receiver is gone once the process ends.
             let _ = ctx.news.send(self.id.clone());
         }
@@ -183,7 +183,7 @@ impl Member {
             ..ObjectReference::default()
         };
         let note = format!("{}: {news}", standing.state.as_str());
-        let happening = Happening {
+        let event = Event {
             severity: match standing.state {
                 State::Unreachable => Severity::Warning,
                 State::Discovered | State::Connecting | State::Engaged | State::Disengaged => {
@@ -205,7 +205,7 @@ impl Member {
         // Boxed, because otherwise every future that awaits this would be as large.
         let telling = Box::pin(async {
             let noted = noting.await;
-            ctx.recorder.publish(&secret, &happening).await;
+            ctx.recorder.publish(&secret, &event).await;
             noted
         });
         let why = match tokio::time::timeout(TOLD_WITHIN, telling).await {
@@ -415,8 +415,8 @@ impl Registry {
             entry.running.end().await;
             let standing = entry.member.stand(State::Disengaged, why, &ctx);
             over.run_until_cancelled(standing).await;
-            ctx.figures.forget(&entry.member.name);
-            ctx.figures.state(&entry.member.name, None);
+            ctx.metrics.forget(&entry.member.name);
+            ctx.metrics.state(&entry.member.name, None);
         });
         ending.insert(id.clone(), task);
     }
@@ -459,7 +459,7 @@ impl Registry {
                 former.end().await;
             }
             ended(ending).await;
-            ctx.figures.state(&name, Some(State::Discovered));
+            ctx.metrics.state(&name, Some(State::Discovered));
             serving.await;
         });
         Entry {

@@ -48,7 +48,7 @@ async fn engaged(registry: &Registry) -> Arc<Member> {
 }
 
 fn counts_objects(ctx: &Shared, metrics: &runtime::Metrics) -> bool {
-    ctx.figures.at(SELF, &shop(), Some(Phase::Ready));
+    ctx.metrics.at(SELF, &shop(), Some(Phase::Ready));
     has_objects(metrics)
 }
 

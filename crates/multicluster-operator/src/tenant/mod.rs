@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use runtime::events::{Happening, Severity};
+use runtime::events::{Event, Severity};
 use runtime::queue::Priority;
 use runtime::spans;
 use serde_json::{Value, json};
@@ -494,7 +494,7 @@ impl Pass<'_> {
     }
 
     fn note_phase(&self) {
-        self.site.figures.at(&self.site.name, self.key, self.status.phase);
+        self.site.metrics.at(&self.site.name, self.key, self.status.phase);
     }
 
     async fn say(&self, reason: &str, note: &str) {
@@ -506,13 +506,13 @@ impl Pass<'_> {
     }
 
     async fn publish(&self, severity: Severity, reason: &str, note: &str) {
-        let happening = Happening {
+        let event = Event {
             severity,
             reason,
             action: reason,
             note,
         };
-        self.site.recorder.publish(&self.reference(), &happening).await;
+        self.site.recorder.publish(&self.reference(), &event).await;
     }
 
     fn reference(&self) -> ObjectReference {

@@ -9,7 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use super::client::{Delivery, Figures, Kind, Push, Traces};
+use super::client::{Delivery, Kind, MetricsPush, Push, Traces};
 use super::settings::{self, Reader};
 use crate::args::boolean;
 use crate::process::choose_crypto;
@@ -114,13 +114,13 @@ impl PushArgs {
     /// export that is off are not read.
     pub fn push(&self, service: &str) -> Push {
         let mut reader = Reader::default();
-        let figures = reader.parsed("OTEL_ENABLED", &self.otel_enabled, boolean) == Some(true);
+        let metrics = reader.parsed("OTEL_ENABLED", &self.otel_enabled, boolean) == Some(true);
         let traces = reader.is_exported("OTEL_TRACES_EXPORTER", &self.otel_traces_exporter);
         let mut push = Push::default();
-        if figures || traces {
+        if metrics || traces {
             push.attributes = self.attributes(service, &mut reader);
             if let Some(delivery) = self.delivery(&mut reader) {
-                push.figures = figures.then(|| self.figures(&delivery, &mut reader));
+                push.metrics = metrics.then(|| self.metrics(&delivery, &mut reader));
                 push.traces = traces.then(|| self.traces(&delivery, &mut reader));
             }
         }
@@ -143,14 +143,14 @@ impl PushArgs {
         Some(move |kind, url| Delivery::new(kind, url, timeout, client.clone()))
     }
 
-    fn figures(&self, delivery: &impl Fn(Kind, Url) -> Delivery, reader: &mut Reader) -> Figures {
+    fn metrics(&self, delivery: &impl Fn(Kind, Url) -> Delivery, reader: &mut Reader) -> MetricsPush {
         let interval = reader.parsed(
             "OTEL_EXPORT_INTERVAL",
             &self.otel_export_interval,
             settings::interval,
         );
-        Figures {
-            delivery: delivery(Kind::Figures, self.url_of_figures(reader)),
+        MetricsPush {
+            delivery: delivery(Kind::Metrics, self.url_of_metrics(reader)),
             interval: interval.unwrap_or(INTERVAL),
         }
     }
@@ -209,7 +209,7 @@ impl PushArgs {
         attributes
     }
 
-    pub(super) fn url_of_figures(&self, reader: &mut Reader) -> Url {
+    pub(super) fn url_of_metrics(&self, reader: &mut Reader) -> Url {
         let variable = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
         let own = self.otel_exporter_otlp_metrics_endpoint.as_ref();
         let own = own.and_then(|url| reader.parsed(variable, url, settings::endpoint));

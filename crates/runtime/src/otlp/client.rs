@@ -31,7 +31,7 @@ const SPANS_AT_ONCE: usize = 512;
 /// What is pushed to a collector.
 #[derive(Clone, Debug, Default)]
 pub struct Push {
-    pub(super) figures: Option<Figures>,
+    pub(super) metrics: Option<MetricsPush>,
     pub(super) traces: Option<Traces>,
     /// The attributes of the process.
     pub(super) attributes: Vec<(String, String)>,
@@ -41,7 +41,7 @@ pub struct Push {
 
 /// Metrics on their way to a collector.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct MetricsPush {
     pub(super) delivery: Delivery,
     pub(super) interval: Duration,
 }
@@ -66,14 +66,14 @@ pub(crate) struct Recorded {
 /// What the messages of a delivery carry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    Figures,
+    Metrics,
     Spans,
 }
 
 impl Kind {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Figures => "metrics",
+            Self::Metrics => "metrics",
             Self::Spans => "spans",
         }
     }
@@ -81,7 +81,7 @@ impl Kind {
     /// How many items the collector rejected, and why. An answer that is not an OTLP message rejects nothing.
     fn rejected(self, answer: &[u8]) -> Option<(i64, String)> {
         let (count, said) = match self {
-            Self::Figures => {
+            Self::Metrics => {
                 let partial = ExportMetricsServiceResponse::decode(answer)
                     .ok()?
                     .partial_success?;
@@ -168,23 +168,23 @@ impl Push {
     /// Pushes the metrics once per interval until `ended`, then once more within [`LAST_WITHIN`].
     ///
     /// Logs once when the collector becomes reachable, and once when it stops being reachable.
-    pub(crate) async fn run(self, metrics: Metrics, ended: CancellationToken) {
+    pub(crate) async fn run(self, registry: Metrics, ended: CancellationToken) {
         let Self {
-            figures,
+            metrics,
             traces: _,
             attributes,
             ignored: _,
         } = self;
-        let Some(Figures {
+        let Some(MetricsPush {
             mut delivery,
             interval,
-        }) = figures
+        }) = metrics
         else {
             return;
         };
         let mut ticks = interval_at(Instant::now() + interval, interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let body = || encoder::figures(&metrics, &attributes).encode_to_vec();
+        let body = || encoder::metrics(&registry, &attributes).encode_to_vec();
         while ended.run_until_cancelled(ticks.tick()).await.is_some() {
             let sending = delivery.send(body(), delivery.timeout);
             // A push can be cancelled here: the last one includes everything in it.

@@ -16,22 +16,22 @@ use crate::Metrics;
 use crate::spans::nanoseconds;
 
 /// All metrics as one message.
-pub(super) fn figures(metrics: &Metrics, of_process: &[(String, String)]) -> ExportMetricsServiceRequest {
+pub(super) fn metrics(registry: &Metrics, of_process: &[(String, String)]) -> ExportMetricsServiceRequest {
     let times = Times {
-        start: nanoseconds(metrics.since()),
+        start: nanoseconds(registry.since()),
         now: nanoseconds(SystemTime::now()),
     };
-    let families = metrics.gather();
-    let figures = families
+    let families = registry.gather();
+    let metrics = families
         .iter()
-        .filter_map(|family| times.figure(metrics.name_of(family.name()), family))
+        .filter_map(|family| times.metric(registry.name_of(family.name()), family))
         .collect();
     ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics {
             resource: Some(process(of_process)),
             scope_metrics: vec![ScopeMetrics {
                 scope: Some(scope()),
-                metrics: figures,
+                metrics,
                 ..ScopeMetrics::default()
             }],
             ..ResourceMetrics::default()
@@ -79,7 +79,7 @@ struct Times {
 
 impl Times {
     /// None for summaries, which we do not have.
-    fn figure(&self, name: String, family: &MetricFamily) -> Option<Metric> {
+    fn metric(&self, name: String, family: &MetricFamily) -> Option<Metric> {
         let points = family.get_metric().iter();
         let temporality = AggregationTemporality::Cumulative.into();
         let data = match family.get_field_type() {

@@ -587,7 +587,7 @@ async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
 fn understood(arguments: &[&str]) -> (bool, bool, Vec<String>) {
     let push = args(arguments).unwrap().push("program");
     let ignored = push.ignored.iter().map(|ignored| ignored.variable.to_owned());
-    (push.figures.is_some(), push.traces.is_some(), ignored.collect())
+    (push.metrics.is_some(), push.traces.is_some(), ignored.collect())
 }
 
 #[test]
@@ -602,7 +602,7 @@ fn nothing_is_pushed_unless_asked_for() {
 fn the_collector_is_found_as_opentelemetry_says() {
     let urls = |arguments: &[&str]| {
         let (args, mut reader) = (args(arguments).unwrap(), Reader::default());
-        [args.url_of_figures(&mut reader), args.url_of_traces(&mut reader)].map(String::from)
+        [args.url_of_metrics(&mut reader), args.url_of_traces(&mut reader)].map(String::from)
     };
     let check = |arguments: &[&str], expected: [&str; 2]| assert_eq!(urls(arguments), expected);
     let default = [
@@ -673,7 +673,7 @@ fn a_setting_that_cannot_be_read_counts_as_not_set_and_is_warned_of() {
             ignored.why.contains(said) && !ignored.why.contains("secret"),
             "{argument}: {ignored:?}"
         );
-        let as_without = |push: &Push| format!("{:?} {:?} {:?}", push.figures, push.traces, push.attributes);
+        let as_without = |push: &Push| format!("{:?} {:?} {:?}", push.metrics, push.traces, push.attributes);
         assert_eq!(as_without(&push), as_without(&plain), "{argument}");
         if argument.contains("headers") {
             assert!(!format!("{args:?}").contains("secret"));

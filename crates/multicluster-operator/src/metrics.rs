@@ -13,7 +13,7 @@ use crate::registry::State;
 
 /// The metrics of all clusters; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Figures {
+pub(crate) struct OperatorMetrics {
     states: IntGaugeVec,
     passes: HistogramVec,
     failures: IntCounterVec,
@@ -22,14 +22,14 @@ pub(crate) struct Figures {
     placed: Arc<Mutex<HashMap<(String, Key), Phase>>>,
 }
 
-impl Figures {
+impl OperatorMetrics {
     /// Registers the metrics.
     ///
     /// # Errors
     /// If a name is taken.
-    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Metrics) -> Result<Self, prometheus::Error> {
         let buckets = prometheus::exponential_buckets(0.005, 2.0, 16)?;
-        let figures = Self {
+        let metrics = Self {
             states: IntGaugeVec::new(
                 Opts::new(
                     "multicluster_cluster_state",
@@ -55,11 +55,11 @@ impl Figures {
             )?,
             placed: Arc::default(),
         };
-        metrics.register(figures.states.clone())?;
-        metrics.register(figures.passes.clone())?;
-        metrics.register(figures.failures.clone())?;
-        metrics.register(figures.phases.clone())?;
-        Ok(figures)
+        registry.register(metrics.states.clone())?;
+        registry.register(metrics.passes.clone())?;
+        registry.register(metrics.failures.clone())?;
+        registry.register(metrics.phases.clone())?;
+        Ok(metrics)
     }
 
     /// Sets the state of a cluster; none if it is no longer known.
@@ -142,36 +142,36 @@ mod tests {
 
     #[test]
     fn an_object_counts_in_its_last_phase_until_it_or_its_cluster_is_gone() {
-        let metrics = Metrics::new().unwrap();
-        let figures = Figures::new(&metrics).unwrap();
+        let registry = Metrics::new().unwrap();
+        let metrics = OperatorMetrics::new(&registry).unwrap();
         let told = |series: &str, number: &str| {
-            let text = metrics.text().unwrap();
+            let text = registry.text().unwrap();
             let line = format!("multicluster_{series} {number}");
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         };
         for phase in [Phase::Pending, Phase::Ready, Phase::Ready] {
-            figures.at("edge", &tenant("acme"), Some(phase));
+            metrics.at("edge", &tenant("acme"), Some(phase));
         }
-        figures.at("edge", &tenant("beta"), Some(Phase::Error));
+        metrics.at("edge", &tenant("beta"), Some(Phase::Error));
         told(r#"objects{cluster="edge",kind="Tenant",phase="Pending"}"#, "0");
         told(r#"objects{cluster="edge",kind="Tenant",phase="Ready"}"#, "1");
         told(r#"objects{cluster="edge",kind="Tenant",phase="Error"}"#, "1");
-        figures.at("edge", &tenant("beta"), None);
+        metrics.at("edge", &tenant("beta"), None);
         told(r#"objects{cluster="edge",kind="Tenant",phase="Error"}"#, "0");
 
-        figures.pass("edge", "Tenant", Duration::from_secs(1), false);
+        metrics.pass("edge", "Tenant", Duration::from_secs(1), false);
         told(r#"pass_failures_total{cluster="edge",kind="Tenant"}"#, "1");
-        figures.state("edge", Some(State::Connecting));
-        figures.state("edge", Some(State::Engaged));
+        metrics.state("edge", Some(State::Connecting));
+        metrics.state("edge", Some(State::Engaged));
         told(r#"cluster_state{cluster="edge",state="Engaged"}"#, "1");
         told(r#"cluster_state{cluster="edge",state="Connecting"}"#, "0");
-        figures.forget("edge");
-        figures.state("edge", None);
-        let text = metrics.text().unwrap();
+        metrics.forget("edge");
+        metrics.state("edge", None);
+        let text = registry.text().unwrap();
         assert!(!text.contains("cluster=\"edge\""), "{text}");
         // An object that was dropped with its cluster is not subtracted a second time.
-        figures.at("edge", &tenant("acme"), None);
-        let text = metrics.text().unwrap();
+        metrics.at("edge", &tenant("acme"), None);
+        let text = registry.text().unwrap();
         assert!(!text.lines().any(|line| line.ends_with(" -1")), "{text}");
     }
 }
