@@ -62,7 +62,7 @@ impl Trial {
         Ok(lease["spec"]["renewTime"].clone())
     }
 
-    /// The objects that joining changes: the Node itself, and the JoiningNode of the join service.
+    /// The objects that joining changes: the Node itself, and the `JoiningNode` of the join service.
     fn membership(&self) -> Result<[Value; 2]> {
         let name = format!("node-{WORKER}");
         let node = self.json(&["get", "node", &name])?;

@@ -222,7 +222,7 @@ fn passes(rig: &Rig, service: &str) -> usize {
     }
 }
 
-/// Waits until the ConfigMaps of this many releases have this text, and returns how many do.
+/// Waits until the `ConfigMap`s of this many releases have this text, and returns how many do.
 fn reaches(namespace: &Namespace, field: &str, text: &str, count: usize) -> usize {
     let columns = format!("jsonpath={{range .items[*]}}{{.data.{field}}}{{\"\\n\"}}{{end}}");
     let mut found = 0;
