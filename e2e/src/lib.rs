@@ -6,38 +6,23 @@
 )]
 
 mod admin;
-pub mod admission;
-pub mod api_faults;
-pub mod attacks;
-pub mod bootstrap;
 pub mod chart;
 pub mod collector;
-pub mod composition_kills;
-pub mod composition_replicas;
-pub mod compositions;
 pub mod cosign;
-pub mod definition_kills;
 pub mod gpg;
 pub mod host_platform;
 pub mod http_server;
 pub mod image;
-pub mod installer;
-pub mod kills;
-pub mod migration;
-pub mod multicluster;
 pub mod namespace;
-pub mod network_policies;
 mod picture;
 pub mod platform;
 pub mod proxy;
-pub mod released;
-pub mod releases;
 pub mod scenario;
 pub mod shared;
 pub mod site;
 pub mod token_service;
+pub mod trials;
 pub mod usage;
-pub mod walk_through;
 pub mod watch;
 
 pub use chart::ChartFolder;

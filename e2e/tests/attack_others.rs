@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
 use anyhow::Result;
-use e2e::attacks::{self, Hall, OWN_BINDINGS, Post, Stage};
+use e2e::trials::attacks::{self, Hall, OWN_BINDINGS, Post, Stage};
 use e2e::{Shared, progress};
 
 /// One stage for all tests of this file, which use it one after the other. It is removed when the process ends.

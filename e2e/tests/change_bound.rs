@@ -2,8 +2,8 @@
 //! other.
 
 use anyhow::Result;
-use e2e::attacks::Holder;
 use e2e::platform::{NAMESPACE, RELEASE};
+use e2e::trials::attacks::Holder;
 use e2e::{ChartFolder, HostPlatform};
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};

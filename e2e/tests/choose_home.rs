@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use e2e::multicluster::{CLUSTERS, Clusters, deployment, said, tenant};
+use e2e::trials::multicluster::{CLUSTERS, Clusters, deployment, said, tenant};
 use serde_json::{Value, json};
 
 /// Longer than it takes until an idle watch reports something for the first time.

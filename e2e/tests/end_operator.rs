@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use e2e::host_platform::free_port;
 use e2e::image;
-use e2e::multicluster::{CLUSTERS, Clusters};
+use e2e::trials::multicluster::{CLUSTERS, Clusters};
 
 /// Waits until an operator is the leader.
 fn wait_until_it_leads(clusters: &Clusters) -> Result<()> {

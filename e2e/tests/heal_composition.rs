@@ -1,8 +1,8 @@
 //! Changes by others to the objects of a release are corrected at once, without a new revision, and reported.
 
 use anyhow::Result;
-use e2e::compositions::drift::{Times, Watcher};
 use e2e::scenario::condition;
+use e2e::trials::compositions::drift::{Times, Watcher};
 use e2e::{Scenario, progress};
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use e2e::installer::Profile;
-use e2e::installer::run::{self, Course};
+use e2e::trials::installer::Profile;
+use e2e::trials::installer::run::{self, Course};
 
 #[test]
 fn the_platform_comes_up_in_waves_and_is_removed_without_a_trace() -> Result<()> {

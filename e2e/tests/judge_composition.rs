@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use e2e::Scenario;
-use e2e::admission::judged_chart;
+use e2e::trials::admission::judged_chart;
 use serde_json::{Value, json};
 
 #[test]

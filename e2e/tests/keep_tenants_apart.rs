@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::host_platform::free_port;
-use e2e::multicluster::{CLUSTERS, Clusters, deployment, events, figures, said, tenant};
 use e2e::namespace::condition;
+use e2e::trials::multicluster::{CLUSTERS, Clusters, deployment, events, figures, said, tenant};
 use serde_json::{Value, json};
 
 fn phase(object: &Value) -> &str {

@@ -1,8 +1,8 @@
 //! The short forms of `make multicluster-kills` and `make rotations`.
 
 use anyhow::Result;
-use e2e::multicluster::kills::{self, Kind};
-use e2e::multicluster::rotations;
+use e2e::trials::multicluster::kills::{self, Kind};
+use e2e::trials::multicluster::rotations;
 
 /// Kills at every Nth write.
 const STEP: usize = 14;

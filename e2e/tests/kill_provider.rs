@@ -7,7 +7,7 @@ const STEP: usize = 24;
 
 #[test]
 fn a_definition_ends_as_it_should_wherever_core_provider_is_killed() -> Result<()> {
-    let outcome = e2e::definition_kills::run(STEP)?;
+    let outcome = e2e::trials::definition_kills::run(STEP)?;
     assert!(outcome.faults.is_empty(), "{:#?}", outcome.faults);
     assert!(
         outcome.kills > 0 && outcome.kills == outcome.converged,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use e2e::Shared;
-use e2e::compositions::{
+use e2e::trials::compositions::{
     Rig, columns, drift, exactness, fairness, figures, idle, names, namespaces, take_over, traces,
 };
 

@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 
 use anyhow::Result;
 use e2e::Shared;
-use e2e::releases::{Rig, TrialChart, crashes, drift, idle, interop};
+use e2e::trials::releases::{Rig, TrialChart, crashes, drift, idle, interop};
 
 /// Hooks, and an upgrade that fails. For all charts: `make interop`.
 const CHARTS: [&str; 2] = ["hooks", "failing-object"];

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use e2e::installer::rendered::{NAMESPACE, Rendered};
-use e2e::installer::{Component, Package, Profile, Subcharts, charts};
+use e2e::trials::installer::rendered::{NAMESPACE, Rendered};
+use e2e::trials::installer::{Component, Package, Profile, Subcharts, charts};
 use e2e::{HostPlatform, Namespace, Site, progress, site};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use e2e::admission::{Pace, Traffic, failed_open, judged_chart, wait_until_judged};
 use e2e::host_platform::free_port;
 use e2e::platform::{NAMESPACE, RELEASE};
 use e2e::proxy::Proxy;
 use e2e::scenario::condition;
+use e2e::trials::admission::{Pace, Traffic, failed_open, judged_chart, wait_until_judged};
 use e2e::{HostPlatform, Namespace, progress};
 use local_cluster::registry::Settings;
 

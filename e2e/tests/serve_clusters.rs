@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::Namespace;
-use e2e::multicluster::{CLUSTERS, Clusters, LABEL, deployment, events, said, tenant};
 use e2e::namespace::condition;
+use e2e::trials::multicluster::{CLUSTERS, Clusters, LABEL, deployment, events, said, tenant};
 use serde_json::{Value, json};
 
 fn phase(object: &Value) -> &str {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::image;
-use e2e::multicluster::{CLUSTERS, Clusters, deployment, tenant};
+use e2e::trials::multicluster::{CLUSTERS, Clusters, deployment, tenant};
 use serde_json::{Value, json};
 
 const RELEASE: &str = "multicluster-operator";

@@ -1,8 +1,8 @@
 //! The multicluster operator in pods, from its chart, and releases with pods of their own.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::multicluster::{deployment, tenant};
 use e2e::namespace::condition;
+use e2e::trials::multicluster::{deployment, tenant};
 use e2e::{ChartFolder, Namespace, Scenario, Site, image};
 use local_cluster::{ControlPlane, Options};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 #[test]
 fn replicas_share_compositions_and_survive_each_other() -> Result<()> {
-    let outcome = e2e::composition_replicas::run(1)?;
+    let outcome = e2e::trials::composition_replicas::run(1)?;
     assert!(
         outcome.is_good(),
         "{outcome}: {:#?} {:#?}",

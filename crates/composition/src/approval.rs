@@ -47,7 +47,7 @@ fn rights(grants: &[Grant]) -> BTreeSet<String> {
             let resources = rule.resources.as_deref().unwrap_or_default();
             for name in names
                 .iter()
-                .filter(|name| !name.starts_with("sh.helm.release.v1."))
+                .filter(|name| !name.starts_with(helm::release::SECRET_PREFIX))
             {
                 for (group, resource) in groups.iter().flat_map(|g| resources.iter().map(move |r| (g, r))) {
                     let kind = if group.is_empty() {

@@ -117,7 +117,7 @@ impl Permissions {
         let newest = revisions.iter().copied().max().unwrap_or(0);
         let around = (newest - max_history).max(1)..=newest + REVISIONS_AHEAD;
         for revision in around.chain(revisions.iter().copied()) {
-            let name = format!("sh.helm.release.v1.{release}.v{revision}");
+            let name = helm::release::secret_name(release.as_str(), revision);
             let record = Resource::new("", "v1", "secrets", namespace, &name, &WRITE);
             permissions.add(&record, &WRITE);
         }
@@ -128,7 +128,7 @@ impl Permissions {
     /// working on it: needed only while a record says that somebody is.
     pub fn of_lease(namespace: &str, release: &ReleaseName) -> Self {
         let mut permissions = Self::default();
-        let lease = format!("sh.helm.release.v1.{release}");
+        let lease = helm::release::lease_name(release.as_str());
         let lease = Resource::new("coordination.k8s.io", "v1", "leases", namespace, &lease, &[]);
         permissions.add(&lease, &[Verb::Get]);
         permissions

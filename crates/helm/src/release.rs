@@ -48,8 +48,8 @@ pub mod label {
     pub const SYSTEM: [&str; 6] = [NAME, OWNER, STATUS, VERSION, CREATED_AT, MODIFIED_AT];
 }
 
-/// The prefix of the names of records.
-const SECRET_PREFIX: &str = "sh.helm.release.v1.";
+/// The prefix of the names of records, and of the Leases of releases.
+pub const SECRET_PREFIX: &str = "sh.helm.release.v1.";
 
 /// The name of the Secret that holds a revision of a release.
 pub fn secret_name(release: &str, revision: i64) -> String {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 fn main() -> Result<ExitCode> {
-    let outcome = e2e::admission::replicas::run()?;
+    let outcome = e2e::trials::admission::replicas::run()?;
     for event in &outcome.events {
         println!(
             "{}: {}; {} calls of the webhook failed",

@@ -16,7 +16,7 @@ struct Args {
 }
 
 fn main() -> Result<ExitCode> {
-    let outcome = e2e::api_faults::run(Args::parse().compositions)?;
+    let outcome = e2e::trials::api_faults::run(Args::parse().compositions)?;
     println!("{outcome}");
     Ok(if outcome.faults.is_empty() {
         ExitCode::SUCCESS

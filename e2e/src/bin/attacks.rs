@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use e2e::attacks::{self, Attack, Stage};
 use e2e::progress;
+use e2e::trials::attacks::{self, Attack, Stage};
 
 /// Runs attacks, which must all be refused.
 #[derive(Debug, Parser)]

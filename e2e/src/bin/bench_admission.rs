@@ -16,7 +16,7 @@ struct Args {
 }
 
 fn main() -> Result<ExitCode> {
-    let load = e2e::admission::load::run(Duration::from_secs(Args::parse().minutes * 60))?;
+    let load = e2e::trials::admission::load::run(Duration::from_secs(Args::parse().minutes * 60))?;
     println!("{load}");
     Ok(if load.is_right() {
         ExitCode::SUCCESS

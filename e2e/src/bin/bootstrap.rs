@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::bootstrap;
+use e2e::trials::bootstrap;
 
 /// Makes a cluster of three bare machines.
 #[derive(Debug, Parser)]

@@ -16,7 +16,7 @@ struct Args {
 }
 
 fn main() -> Result<ExitCode> {
-    let outcome = e2e::composition_replicas::run(Args::parse().kills)?;
+    let outcome = e2e::trials::composition_replicas::run(Args::parse().kills)?;
     println!("{outcome}");
     Ok(if outcome.is_good() {
         ExitCode::SUCCESS

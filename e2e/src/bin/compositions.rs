@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::compositions::{Rig, drift, exactness, fairness, idle, large, namespaces, soak, take_over};
+use e2e::trials::compositions::{Rig, drift, exactness, fairness, idle, large, namespaces, soak, take_over};
 
 /// Trials of compositions.
 #[derive(Debug, Parser)]

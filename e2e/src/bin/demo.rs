@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
-use e2e::installer::Profile;
-use e2e::installer::umbrella::{Catalog, RELEASE, VERSION};
 use e2e::scenario::on_node;
-use e2e::{ChartFolder, Site, bootstrap, image, multicluster, platform, progress};
+use e2e::trials::installer::Profile;
+use e2e::trials::installer::umbrella::{Catalog, RELEASE, VERSION};
+use e2e::trials::{bootstrap, multicluster};
+use e2e::{ChartFolder, Site, image, platform, progress};
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::installer::run::{self, Course};
-use e2e::installer::{Profile, kills, removal};
+use e2e::trials::installer::run::{self, Course};
+use e2e::trials::installer::{Profile, kills, removal};
 
 /// The platform with trial components on a cluster of its own.
 #[derive(Debug, Parser)]

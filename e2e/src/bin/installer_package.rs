@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
-use e2e::installer::{Package, Schema, Subcharts};
+use e2e::trials::installer::{Package, Schema, Subcharts};
 
 /// Sets versions, vendors subcharts, packages and lints the chart of the installer.
 #[derive(Debug, Parser)]

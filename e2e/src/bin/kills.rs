@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use e2e::multicluster::kills::{self as multicluster_kills, Kind};
-use e2e::{composition_kills, definition_kills};
+use e2e::trials::multicluster::kills::{self as multicluster_kills, Kind};
+use e2e::trials::{composition_kills, definition_kills};
 
 /// A program killed before and after every write of create, upgrade and delete, then started again.
 #[derive(Debug, Parser)]

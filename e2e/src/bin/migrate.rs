@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use e2e::migration::{self, Leg};
+use e2e::trials::migration::{self, Leg};
 
 /// Migrates from Krateo's real programs.
 #[derive(Debug, Parser)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::multicluster::{latency, names, rotations};
+use e2e::trials::multicluster::{latency, names, rotations};
 
 /// Measures the multicluster operator on control planes of its own.
 #[derive(Debug, Parser)]

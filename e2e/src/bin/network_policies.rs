@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use e2e::network_policies::{self, Attempt};
+use e2e::trials::network_policies::{self, Attempt};
 
 fn main() -> Result<ExitCode> {
     let outcome = network_policies::run()?;

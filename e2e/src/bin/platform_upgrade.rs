@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 fn main() -> Result<ExitCode> {
-    let outcome = e2e::admission::upgrade::run()?;
+    let outcome = e2e::trials::admission::upgrade::run()?;
     println!("{outcome}");
     Ok(if outcome.is_good() {
         ExitCode::SUCCESS

@@ -18,7 +18,7 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let line = e2e::released::run(&args.release, args.keep, &|text| println!("{text}"))?;
+    let line = e2e::trials::released::run(&args.release, args.keep, &|text| println!("{text}"))?;
     println!("{line}");
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::releases::{Rig, TrialChart, crashes, drift, figures, idle, interop, live, verbs};
+use e2e::trials::releases::{Rig, TrialChart, crashes, drift, figures, idle, interop, live, verbs};
 
 /// Long trials of releases, each on an API server of its own.
 #[derive(Debug, Parser)]

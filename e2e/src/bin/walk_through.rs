@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use e2e::walk_through;
+use e2e::trials::walk_through;
 
 /// Runs the walk-throughs of Krateo's documentation.
 #[derive(Debug, Parser)]

@@ -103,7 +103,7 @@ impl Session {
 
     /// Deletes a Lease that a killed process left behind.
     pub(crate) async fn clear(&self, release: &str) -> Result<()> {
-        let lease = format!("sh.helm.release.v1.{release}");
+        let lease = helm::release::lease_name(release);
         holder::clear(&self.cluster, &self.namespace, &lease).await
     }
 

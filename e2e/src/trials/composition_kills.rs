@@ -13,12 +13,12 @@ use local_cluster::audit::{AuditRecord, Mark};
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
-use crate::kills::{self, Life};
 use crate::namespace::is_ready;
 use crate::platform::NAMESPACE;
 use crate::proxy::{Outcome, Proxy};
-use crate::releases::crashes::check_hooks;
-use crate::releases::{self, TrialChart, bare};
+use crate::trials::kills::{self, Life};
+use crate::trials::releases::crashes::check_hooks;
+use crate::trials::releases::{self, TrialChart, bare};
 use crate::{ChartFolder, HostPlatform, Namespace};
 
 /// Namespace of the definition.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::progress;
 use crate::proxy::{KillAt, Outcome, Proxy, SIDES, Side};
-use crate::releases::difference;
+use crate::trials::releases::difference;
 
 /// How long a step may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_mins(2);

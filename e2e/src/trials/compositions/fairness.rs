@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Rig, Type, WORKERS, await_released, compose, programs, until_within};
 use crate::admin::{AGENT, Admin, Body};
-use crate::attacks::records;
+use crate::trials::attacks::records;
 use crate::{Namespace, image, progress};
 
 /// The longest that a change may take beside hostile compositions, as a multiple of the time without them.

@@ -12,7 +12,7 @@ use super::{Rig, Type, await_released, compose, list, until};
 use crate::Namespace;
 use crate::namespace::condition;
 use crate::platform::NAMESPACE;
-use crate::releases::{TrialChart, revisions};
+use crate::trials::releases::{TrialChart, revisions};
 
 /// The annotation that identifies our records.
 const MAC: &str = "krateo.io/release-mac";

@@ -14,11 +14,11 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::kills::{self, Life};
 use crate::namespace::is_ready;
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::proxy::{Outcome, Proxy, client};
-use crate::releases::bare;
+use crate::trials::kills::{self, Life};
+use crate::trials::releases::bare;
 use crate::{ChartFolder, HostPlatform, Namespace};
 
 /// The objects of a definition in the cluster, besides its type.

@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use super::{Actor, Attack, Outcome, Stage};
 use crate::http_server::{Answer, Asked};
-use crate::multicluster::{self, LABEL, deployment, tenant};
 use crate::namespace::condition;
+use crate::trials::multicluster::{self, LABEL, deployment, tenant};
 use crate::{HttpServer, Namespace, image};
 
 const PROGRAM: &str = "multicluster-operator";

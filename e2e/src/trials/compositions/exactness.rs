@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use super::{Rig, Type, await_released, compose, until};
 use crate::admin::{Admin, Body};
 use crate::namespace::condition;
-use crate::releases::TrialChart;
+use crate::trials::releases::TrialChart;
 use crate::{Namespace, progress};
 
 /// Features of most charts: hooks, objects that are added and removed, lookups, kinds of the chart's own,

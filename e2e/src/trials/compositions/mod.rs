@@ -23,9 +23,9 @@ use anyhow::{Context as _, Result, bail};
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
-use crate::definition_kills::ReadyPods;
 use crate::namespace::condition;
 use crate::platform::NAMESPACE;
+use crate::trials::definition_kills::ReadyPods;
 use crate::{ChartFolder, Collector, HostPlatform, Namespace, image};
 
 /// How long anything may take before it counts as lost.

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use local_cluster::{Options, output};
 use serde_json::{Value, json};
 
-use crate::admission::{composition, failed_open, judged_chart, wait_until_judged};
+use crate::trials::admission::{composition, failed_open, judged_chart, wait_until_judged};
 use crate::{Namespace, Scenario, namespace, platform, progress};
 
 /// The node of the API server, and the only one through which the host reaches it.

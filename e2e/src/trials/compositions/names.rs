@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Rig, Type, list, until};
 use crate::namespace::{condition, is_ready};
-use crate::releases::TrialChart;
+use crate::trials::releases::TrialChart;
 use crate::{ChartFolder, Namespace};
 
 /// The annotation `krateo.io/release-name` of a definition names the release of its only composition, which keeps the

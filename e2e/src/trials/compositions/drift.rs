@@ -12,8 +12,8 @@ use local_cluster::audit::{Audit, AuditRecord, Stage};
 use serde_json::{Value, json};
 
 use super::{Rig, await_released, compose, until};
-use crate::releases::drift::{CASES, Case, RELEASE};
-use crate::releases::{TrialChart, bare, difference};
+use crate::trials::releases::drift::{CASES, Case, RELEASE};
+use crate::trials::releases::{TrialChart, bare, difference};
 use crate::{Namespace, progress};
 
 /// How long corrections took.

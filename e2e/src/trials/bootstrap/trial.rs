@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::pods::Pods;
 use super::rig::{Rig, Role, network_image};
-use crate::installer::Profile;
-use crate::installer::umbrella::{Catalog, VERSION};
+use crate::trials::installer::Profile;
+use crate::trials::installer::umbrella::{Catalog, VERSION};
 use crate::{Site, image, progress};
 
 /// Name of the demo's machines.

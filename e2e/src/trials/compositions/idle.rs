@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Rig, Type, WORKERS, await_released, compose, until};
 use crate::platform::NAMESPACE;
-use crate::releases::TrialChart;
+use crate::trials::releases::TrialChart;
 use crate::{Namespace, image, progress};
 
 /// The resync interval of controllers.

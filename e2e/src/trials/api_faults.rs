@@ -11,11 +11,12 @@ use anyhow::{Context as _, Result, ensure};
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
-use crate::definition_kills::ReadyPods;
 use crate::namespace::is_ready;
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::proxy::{Proxy, Trouble};
-use crate::{ChartFolder, HostPlatform, Namespace, image, progress, releases};
+use crate::trials::definition_kills::ReadyPods;
+use crate::trials::releases;
+use crate::{ChartFolder, HostPlatform, Namespace, image, progress};
 
 const HOME: &str = "api-faults";
 const CHART: &str = "patient";

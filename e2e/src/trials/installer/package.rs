@@ -218,7 +218,7 @@ fn without_foreign(metadata: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::installer::charts::FOREIGN;
+    use crate::trials::installer::charts::FOREIGN;
 
     fn metadata() -> String {
         fs::read_to_string(image::root().join("charts/installer/Chart.yaml")).unwrap()

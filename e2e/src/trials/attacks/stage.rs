@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::holder::Holder;
 use super::records;
-use crate::definition_kills::ReadyPods;
 use crate::host_platform::password;
 use crate::namespace::condition;
 use crate::platform::{NAMESPACE, RELEASE};
+use crate::trials::definition_kills::ReadyPods;
 use crate::{ChartFolder, HostPlatform, Namespace, image};
 
 /// The namespace of the shared definitions.

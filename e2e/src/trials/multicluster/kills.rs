@@ -12,10 +12,11 @@ use local_cluster::{ControlPlane, Options};
 use serde_json::{Value, json};
 
 use super::{CLUSTERS, PROGRAM, arguments, charts_of, deployment, tenant};
-use crate::kills::{self, Life};
 use crate::namespace::condition;
 use crate::proxy::{Outcome, Proxy};
-use crate::{HttpServer, Namespace, Site, image, progress, releases};
+use crate::trials::kills::{self, Life};
+use crate::trials::releases;
+use crate::{HttpServer, Namespace, Site, image, progress};
 
 /// The operator's account.
 const ACCOUNT: &str = "operator";

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::namespace::is_ready;
 use crate::platform::NAMESPACE;
-use crate::{ChartFolder, HostPlatform, Namespace, image, platform, progress, releases};
+use crate::trials::releases;
+use crate::{ChartFolder, HostPlatform, Namespace, image, platform, progress};
 
 /// Namespace of the definition and of its compositions.
 const HOME: &str = "share-compositions";
