@@ -10,6 +10,7 @@ use composition::{AllowedDefinition, Bound};
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
 
+pub use crate::templates::Stage;
 use crate::templates::{Asset, Language, Templates};
 
 /// One controller: the type that it serves, its definition and its namespace.
@@ -144,7 +145,7 @@ impl Installation<'_> {
     ///
     /// # Errors
     /// When a template cannot be rendered.
-    pub fn bundle(self, target: &Target) -> Result<Vec<Value>, Error> {
+    pub fn bundle(self, target: &Target) -> Result<Vec<Object>, Error> {
         bundle(target, self.platform, self.templates)
     }
 }
@@ -193,19 +194,25 @@ pub const METRICS_PORT: u16 = 8080;
 pub const METRICS_PORT_VARIABLE: &str = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT";
 
 /// Every object of the controller for `target`, in the order in which they are applied.
-pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<Value>, Error> {
+pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<Object>, Error> {
     let mut variables = variables(target, platform);
     // The environment comes from the ConfigMap, so the pods have to be restarted when it changes.
     let environment = render(Asset::ConfigMap, &variables, templates)?;
     let digest = helm::digest::fnv1_64_hex(environment.as_bytes());
     variables.insert("environmentDigest".to_owned(), json!(digest));
-    let mut objects = Vec::new();
+    let mut objects: Vec<Object> = Vec::new();
     for asset in Asset::ALL {
+        let mut push = |body| {
+            objects.push(Object {
+                stage: asset.stage(),
+                body,
+            });
+        };
         match asset {
             Asset::SecretRole | Asset::SecretRoleBinding => {
                 for (namespace, names) in &target.secrets {
                     name_secrets(&mut variables, namespace, names);
-                    objects.push(labelled(
+                    push(labelled(
                         object(asset, &render(asset, &variables, templates)?)?,
                         target,
                     ));
@@ -221,19 +228,22 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
                 let mut policy = labelled(object(asset, &render(asset, &variables, templates)?)?, target);
                 note_bound(&mut policy, &target.bound.bound);
                 note_edition(&mut policy, &objects, target);
-                objects.push(policy);
+                objects.push(Object {
+                    stage: asset.stage(),
+                    body: policy,
+                });
             }
             Asset::ProviderClusterRole => {
                 let mut mark = labelled(object(asset, &render(asset, &variables, templates)?)?, target);
                 mark["metadata"]["labels"][labels::CONTROLLER_NAMESPACE] = json!(target.namespace);
-                objects.push(mark);
+                push(mark);
             }
             // Shared by all versions, so it has no label for one version.
-            Asset::ReleaseKey => objects.push(labelled_with(
+            Asset::ReleaseKey => push(labelled_with(
                 object(asset, &render(asset, &variables, templates)?)?,
                 [(labels::CONTROLLER_RESOURCE, target.resource.clone())],
             )),
-            _ => objects.push(labelled(
+            _ => push(labelled(
                 object(asset, &render(asset, &variables, templates)?)?,
                 target,
             )),
@@ -282,8 +292,11 @@ fn note_bound(policy: &mut Value, bound: &Bound) {
 ///
 /// The edition also covers the policies that are written before this one, which the API server picks up in that order.
 /// And it covers the definition: if another one had the same type, its policy may still answer after it was deleted.
-fn note_edition(policy: &mut Value, before: &[Value], target: &Target) {
-    let policies = before.iter().filter(|object| is_policy(object));
+fn note_edition(policy: &mut Value, before: &[Object], target: &Target) {
+    let policies = before
+        .iter()
+        .map(|object| &object.body)
+        .filter(|body| is_policy(body));
     let specs: Vec<&Value> = policies.chain([&*policy]).map(|policy| &policy["spec"]).collect();
     let text = json!([target.definition_id, specs]).to_string();
     let edition = helm::digest::fnv1_64_hex(text.as_bytes());
@@ -319,33 +332,13 @@ pub fn noted_bound(policy: &Value) -> Bound {
 /// is cluster-scoped, so tenants can neither forge nor hide one.
 pub const MARK_SUFFIX: &str = "-provider";
 
-/// The stage in which an object of a bundle is applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// The role that marks the controller.
-    Mark,
-    /// The permissions that core-provider itself needs to write the rest.
-    Own,
-    /// The key of the type.
-    Key,
-    /// The bound of the controller, and the policies that enforce it.
-    Bounding,
-    /// The controller and its permissions.
-    Controller,
-}
-
-/// The stage of `object`: the bound of the controller comes before anything that lets it act.
-pub fn stage(object: &Value) -> Stage {
-    let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
-    let name = text("/metadata/name");
-    match text("/kind") {
-        "ClusterRole" if name.ends_with(MARK_SUFFIX) => Stage::Mark,
-        "ClusterRoleBinding" | "Role" | "RoleBinding" if name.ends_with(MARK_SUFFIX) => Stage::Own,
-        "Secret" => Stage::Key,
-        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => Stage::Bounding,
-        "ConfigMap" if name.ends_with("-bound") => Stage::Bounding,
-        _ => Stage::Controller,
-    }
+/// An object of a bundle, and the stage in which it is applied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object {
+    /// The stage of the asset that the object was rendered from.
+    pub stage: Stage,
+    /// The object as it is applied.
+    pub body: Value,
 }
 
 /// Sets the variables for the Secrets of one namespace. `secretName` is Krateo's variable, from when there was at most
@@ -516,8 +509,12 @@ pub(crate) mod tests {
         }
     }
 
+    fn bodies(objects: Vec<Object>) -> Vec<Value> {
+        objects.into_iter().map(|object| object.body).collect()
+    }
+
     fn objects(target: &Target, platform: &Platform) -> Vec<Value> {
-        bundle(target, platform, &Templates::compiled_in()).unwrap()
+        bodies(bundle(target, platform, &Templates::compiled_in()).unwrap())
     }
 
     fn named(object: &Value) -> String {
@@ -718,7 +715,7 @@ pub(crate) mod tests {
                     spec: {ports: [{port: {{metricsPort}}}], selector: {team: \"{{#each env}}{{@key}}={{this}}{{/each}}\"}}\n";
         std::fs::write(folder.path().join("cdc-service/service.yaml.hbs"), text).unwrap();
         let templates = Templates::from_folder(folder.path()).unwrap();
-        let objects = bundle(&target(), &platform(), &templates).unwrap();
+        let objects = bodies(bundle(&target(), &platform(), &templates).unwrap());
         let service = objects.iter().find(|o| o["kind"] == "Service").unwrap();
         assert_eq!(named(service), "Service/fireworksapps-v1-1-6-controller-service");
         assert_eq!(
@@ -740,7 +737,7 @@ pub(crate) mod tests {
         std::fs::copy(example, file).unwrap();
         let templates = Templates::from_folder(folder.path()).unwrap();
         let environment = |target: &Target, templates: &Templates| {
-            let objects = bundle(target, &platform(), templates).unwrap();
+            let objects = bodies(bundle(target, &platform(), templates).unwrap());
             let name = format!("ConfigMap/{}-configmap", target.base_name());
             let map = objects.into_iter().find(|object| named(object) == name);
             map.unwrap()["data"].clone()

@@ -75,6 +75,21 @@ pub enum Asset {
     Deployment,
 }
 
+/// The stage in which an object of a bundle is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The role that marks the controller.
+    Mark,
+    /// The permissions that core-provider itself needs to write the rest.
+    Own,
+    /// The key of the type.
+    Key,
+    /// The bound of the controller, and the policies that enforce it.
+    Bounding,
+    /// The controller and its permissions.
+    Controller,
+}
+
 impl Asset {
     /// All templates, in the order in which their objects are applied. They are removed in reverse order, so that the
     /// controller's mark is removed last. The bound and its policies are applied before the controller gets any
@@ -114,6 +129,42 @@ impl Asset {
         Self::ValidatingWebhook,
         Self::Deployment,
     ];
+
+    /// The stage in which its object is applied: the bound of the controller comes before anything that lets it act.
+    pub fn stage(self) -> Stage {
+        match self {
+            Self::ProviderClusterRole => Stage::Mark,
+            Self::ProviderClusterRoleBinding | Self::ProviderRole | Self::ProviderRoleBinding => Stage::Own,
+            Self::ReleaseKey => Stage::Key,
+            Self::BoundConfigMap
+            | Self::GrantsPolicy
+            | Self::GrantsPolicyBinding
+            | Self::OwnPolicy
+            | Self::OwnPolicyBinding
+            | Self::ClusterRolesPolicy
+            | Self::ClusterRolesPolicyBinding
+            | Self::RolesPolicy
+            | Self::RolesPolicyBinding => Stage::Bounding,
+            Self::ServiceAccount
+            | Self::ClusterRole
+            | Self::ClusterRoleBinding
+            | Self::Role
+            | Self::RoleBinding
+            | Self::InspectorClusterRole
+            | Self::InspectorClusterRoleBinding
+            | Self::NamespacesClusterRole
+            | Self::NamespacesClusterRoleBinding
+            | Self::ReleaseKeyRole
+            | Self::ReleaseKeyRoleBinding
+            | Self::SecretRole
+            | Self::SecretRoleBinding
+            | Self::ConfigMap
+            | Self::JsonSchemaConfigMap
+            | Self::Service
+            | Self::ValidatingWebhook
+            | Self::Deployment => Stage::Controller,
+        }
+    }
 
     /// The template's path in the asset folder.
     pub fn path(self) -> &'static str {

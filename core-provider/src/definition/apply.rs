@@ -304,11 +304,8 @@ async fn regain(
 ) -> Result<(), Error> {
     let target = desired::target(definition, resource, version, installation.platform);
     let objects = installation.bundle(&target).map_err(Error::Role)?;
-    for object in objects
-        .iter()
-        .filter(|object| bundle::stage(object) <= Stage::Own)
-    {
-        let mut object = object.clone();
+    for object in objects.iter().filter(|object| object.stage <= Stage::Own) {
+        let mut object = object.body.clone();
         // The controller's namespace is no longer known. Without the label, it is looked for in all possible ones.
         if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
             labels.remove(labels::CONTROLLER_NAMESPACE);

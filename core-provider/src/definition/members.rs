@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
 
 use super::{FIELD_MANAGER, Placed, release_key};
-use crate::bundle::{self, Stage};
+use crate::bundle::{Object, Stage};
 
 /// How many objects of a bundle are read at once.
 const LOOKED_AT_AT_ONCE: usize = 8;
@@ -24,14 +24,14 @@ pub(crate) struct Member {
 
 /// Compares objects with those in the cluster.
 pub(super) async fn members(
-    objects: Vec<Value>,
+    objects: Vec<Object>,
     namespace: Option<&str>,
     cluster: &Cluster,
     placed: &Placed,
 ) -> Result<Vec<Member>, cluster::Error> {
     let members: Vec<_> = objects
         .into_iter()
-        .map(|wanted| member(wanted, namespace, cluster, placed).boxed())
+        .map(|object| member(object, namespace, cluster, placed).boxed())
         .collect();
     stream::iter(members)
         .buffered(LOOKED_AT_AT_ONCE)
@@ -40,13 +40,13 @@ pub(super) async fn members(
 }
 
 async fn member(
-    wanted: Value,
+    object: Object,
     namespace: Option<&str>,
     cluster: &Cluster,
     placed: &Placed,
 ) -> Result<Member, cluster::Error> {
+    let Object { stage, body: wanted } = object;
     let id = cluster.locate(&wanted, namespace).await?;
-    let stage = bundle::stage(&wanted);
     let in_place = match is_in_place(&id, &wanted, cluster, placed).await {
         // The roles that let us read and write policies and the key are part of the bundle, and may not exist yet.
         Err(error) if error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding) => false,

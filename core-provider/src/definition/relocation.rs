@@ -112,13 +112,13 @@ async fn withdrawn(
 ) -> Result<Vec<ObjectId>, Error> {
     let mut bindings = Vec::new();
     for object in installation.bundle(target)? {
-        let subjects = object["subjects"].as_array();
+        let subjects = object.body["subjects"].as_array();
         let gives = subjects
             .into_iter()
             .flatten()
             .any(|subject| subject["name"] == target.base_name() && subject["namespace"] == target.namespace);
         if gives {
-            bindings.push(cluster.locate(&object, Some(&target.namespace)).await?);
+            bindings.push(cluster.locate(&object.body, Some(&target.namespace)).await?);
         }
     }
     Ok(bindings)
@@ -196,7 +196,7 @@ async fn located(
 ) -> Result<Vec<ObjectId>, Error> {
     let mut ids = Vec::new();
     for object in installation.bundle(target)? {
-        ids.push(cluster.locate(&object, Some(&target.namespace)).await?);
+        ids.push(cluster.locate(&object.body, Some(&target.namespace)).await?);
     }
     Ok(ids)
 }

@@ -22,7 +22,7 @@ use super::error::Error;
 use super::observed::{Barred, Located, Locked, Neighbours, Opened, Source};
 use super::read::{Read, ReadController, ReadType};
 use crate::bound::Scans;
-use crate::bundle::{self, Installation, Platform, Target};
+use crate::bundle::{Installation, Object, Platform, Stage, Target};
 use crate::definition::admission::Probe;
 use crate::definition::carried::{Bounds, bound};
 use crate::definition::context::Context;
@@ -106,7 +106,13 @@ pub(super) async fn open(definition: &CompositionDefinition, from: Reader<'_>) -
 async fn locked(definition: &CompositionDefinition, from: Reader<'_>) -> Result<Locked, Error> {
     Ok(Locked {
         grants: members(
-            grants(definition, from.installation.platform),
+            grants(definition, from.installation.platform)
+                .into_iter()
+                .map(|body| Object {
+                    stage: Stage::Own,
+                    body,
+                })
+                .collect(),
             definition.metadata.namespace.as_deref(),
             from.cluster,
             from.placed,
@@ -409,8 +415,8 @@ async fn removal(
         let mut here = Vec::new();
         for object in installation.bundle(&target)?.iter().rev() {
             here.push(Located {
-                id: cluster.locate(object, Some(place)).await?,
-                stage: bundle::stage(object),
+                id: cluster.locate(&object.body, Some(place)).await?,
+                stage: object.stage,
             });
         }
         // The objects in each namespace go before the shared ones that bound the controller.
