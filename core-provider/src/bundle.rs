@@ -909,7 +909,8 @@ pub(crate) mod tests {
 
     #[test]
     fn the_bound_of_a_controller_comes_before_its_permissions() {
-        let stages: Vec<_> = objects(&target(), &platform()).iter().map(stage).collect();
+        let objects = bundle(&target(), &platform(), &Templates::compiled_in()).unwrap();
+        let stages: Vec<_> = objects.iter().map(|object| object.stage).collect();
         assert!(stages.is_sorted(), "{stages:?}");
     }
 
