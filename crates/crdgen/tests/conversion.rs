@@ -242,7 +242,7 @@ fn versions_without_changes_between_them_are_converted_by_copying() {
 fn bad_changes_are_refused_with_the_reason() {
     let step = |step: Value| json!({"changes": [{"since": "2.0.0", "steps": [step]}]});
     for (document, reason) in [
-        (json!({"changes": [since_2(), since_2()]}), "there twice"),
+        (json!({"changes": [since_2(), since_2()]}), "listed twice"),
         (
             json!({"changes": [{"since": "two", "steps": []}]}),
             "not a chart version",
