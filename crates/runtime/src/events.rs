@@ -112,7 +112,7 @@ impl Recorder {
         let name = event_name(regarding.name.as_deref().unwrap_or(&self.controller), now);
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
-            "kind": "EventObject",
+            "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
             "eventTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(now),
             "regarding": regarding,
@@ -218,6 +218,7 @@ mod tests {
                 Method::POST,
                 EVENTS,
                 |sent| {
+                    assert_eq!([&sent["apiVersion"], &sent["kind"]], ["events.k8s.io/v1", "Event"]);
                     assert!(sent["metadata"]["name"].as_str().unwrap().starts_with("web."));
                     assert_eq!(sent["regarding"]["uid"], "u1");
                     assert_eq!(
