@@ -407,6 +407,7 @@ impl Charts {
             bytes,
             digest,
             resolved,
+            provenance: _,
         } = archive;
         // Whoever has the bytes may have what was made of the same ones before.
         if let Some(engine) = self.cache().get(&digest) {

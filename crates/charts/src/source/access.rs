@@ -21,6 +21,8 @@ pub struct Access {
     pub trust: Trust,
     /// Whose signature the chart must carry.
     pub verify: Option<Verify>,
+    /// Fetch the provenance file of the chart as well, where there is one.
+    pub provenance: bool,
     /// Who is told how far downloads and uploads are.
     pub watcher: Option<Watcher>,
 }
