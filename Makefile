@@ -474,8 +474,8 @@ big-index: ## kco show and pull from a repository with an index of 20 MiB agains
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.
 .PHONY: fuzz
-fuzz: ## Each fuzz target (template engine, chart reader, release records, admission, schemas, chart-inspector's query, kubeconfigs, what nodes say while they are bootstrapped) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
-	@for folder in crates/gotemplate/fuzz crates/helm/fuzz crates/cluster/fuzz core-provider/fuzz chart-inspector/fuzz crates/bootstrapper/fuzz; do \
+fuzz: ## Each fuzz target (template engine, chart reader, provenance files and keys, release records, admission, schemas, chart-inspector's query, kubeconfigs, what nodes say while they are bootstrapped) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
+	@for folder in crates/gotemplate/fuzz crates/helm/fuzz crates/charts/fuzz crates/cluster/fuzz core-provider/fuzz chart-inspector/fuzz crates/bootstrapper/fuzz; do \
 	    cd $(CURDIR)/$$folder; \
 	    for target in $$(cargo +nightly fuzz list); do \
 	        mkdir -p corpus/$$target; seeds=; [ ! -d seeds/$$target ] || seeds=seeds/$$target; \
