@@ -12,6 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::args::{Colour, Connection};
 use super::table::Cell;
+use crate::progress;
 
 /// How to speak to whoever is at the other end.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +102,9 @@ impl Screen {
 
     /// Shows a step of an action where somebody reads it; what hooks print is shown in any case.
     pub(crate) fn tell(self, progress: &Progress<'_>) {
+        if matches!(progress, Progress::Undoing { .. } | Progress::Recorded { .. }) {
+            progress::end_wait();
+        }
         if !self.shows_progress && !matches!(progress, Progress::Output { .. }) {
             return;
         }
@@ -115,7 +119,10 @@ impl Screen {
         } else {
             "·".to_owned()
         };
-        say(&format!("{mark} {progress}"));
+        progress::above(&format!("{mark} {progress}"));
+        if let Progress::Awaiting { id, health } = progress {
+            progress::awaiting(id.to_string(), health.is_current());
+        }
     }
 
     /// Shows the warnings of the library, and with `--debug` all that it tells.
@@ -142,13 +149,8 @@ impl<S: Subscriber> Layer<S> for Told {
         }
         let mut line = Line::default();
         event.record(&mut line);
-        say(&line.shown(*metadata.level(), self.screen.is_coloured_there));
+        progress::above(&line.shown(*metadata.level(), self.screen.is_coloured_there));
     }
-}
-
-#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
-fn say(text: &str) {
-    eprintln!("{text}");
 }
 
 #[derive(Default)]
