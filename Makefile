@@ -239,9 +239,10 @@ release: ## All that users download of VERSION=x.y.z, in OUT=<folder>, signed by
 	    --binaries $(or $(BINARIES),$(STAGE)/binaries) --out $(OUT) $(if $(SIGN_KEY),--sign-key $(SIGN_KEY)) \
 	    $(if $(filter-out none,$(SUBCHARTS)),--subcharts $(SUBCHARTS))
 
+QUICK ?=
 .PHONY: release-twice
-release-twice: ## The release of the last commit, made in two clean clones in different folders; prints what differs, and as its last line files and equal ones
-	VERSION=$(VERSION) SIGN_KEY=$(SIGN_KEY) e2e/release-twice.sh
+release-twice: ## The release of the last commit, made in two clean clones in different folders, QUICK=true without optimisation; prints what differs, and as its last line files and equal ones
+	VERSION=$(VERSION) SIGN_KEY=$(SIGN_KEY) QUICK=$(QUICK) e2e/release-twice.sh
 
 .PHONY: dockerfile
 dockerfile: ## The images of all programs by the Dockerfile's stage that compiles, with a cargo that compiles nothing; prints how many (needs root)
