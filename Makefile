@@ -247,9 +247,10 @@ release: ## Build everything that users download of VERSION=x.y.z, in OUT=<folde
 	    --binaries $(or $(BINARIES),$(STAGE)/binaries) --out $(OUT) $(if $(SIGN_KEY),--sign-key $(SIGN_KEY)) \
 	    $(if $(filter-out none,$(SUBCHARTS)),--subcharts $(SUBCHARTS))
 
+QUICK ?=
 .PHONY: release-twice
-release-twice: ## Make the release of the last commit in two clean clones in different folders; prints what differs, and as its last line how many files there are and how many are equal
-	VERSION=$(VERSION) SIGN_KEY=$(SIGN_KEY) e2e/release-twice.sh
+release-twice: ## The release of the last commit, made in two clean clones in different folders, QUICK=true without optimisation; prints what differs, and as its last line files and equal ones
+	VERSION=$(VERSION) SIGN_KEY=$(SIGN_KEY) QUICK=$(QUICK) e2e/release-twice.sh
 
 .PHONY: dockerfile
 dockerfile: ## The images of all programs from the compiling stage of the Dockerfile, with a fake cargo that compiles nothing; prints how many (needs root)
@@ -482,8 +483,8 @@ big-index: ## Compare kco show and pull with helm on a repository with an index 
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to check, and targets run several times as fast.
 .PHONY: fuzz
-fuzz: ## Run each fuzz target (template engine, chart reader, release records, admission, schemas, chart-inspector's query, kubeconfigs, messages of nodes that are bootstrapped) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
-	@for folder in crates/gotemplate/fuzz crates/helm/fuzz crates/cluster/fuzz core-provider/fuzz chart-inspector/fuzz crates/bootstrapper/fuzz; do \
+fuzz: ## Each fuzz target (template engine, chart reader, provenance files and keys, release records, admission, schemas, chart-inspector's query, kubeconfigs, what nodes say while they are bootstrapped) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
+	@for folder in crates/gotemplate/fuzz crates/helm/fuzz crates/charts/fuzz crates/cluster/fuzz core-provider/fuzz chart-inspector/fuzz crates/bootstrapper/fuzz; do \
 	    cd $(CURDIR)/$$folder; \
 	    for target in $$(cargo +nightly fuzz list); do \
 	        mkdir -p corpus/$$target; seeds=; [ ! -d seeds/$$target ] || seeds=seeds/$$target; \

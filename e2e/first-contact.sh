@@ -21,7 +21,7 @@ unset LOCAL_CLUSTER_CACHE LOCAL_CLUSTER_STATE
 # Processor seconds of programs that were started here and have exited.
 used() {
     times > "$folder/times"
-    awk 'NR == 2 { gsub("s", ""); split($1, user, "m"); split($2, system, "m"); print (user[1] + system[1]) * 60 + user[2] + system[2] }' "$folder/times"
+    awk 'NR == 2 { gsub("s", ""); split($1, own, "m"); split($2, kernel, "m"); print (own[1] + kernel[1]) * 60 + own[2] + kernel[2] }' "$folder/times"
 }
 
 rows=

@@ -407,6 +407,7 @@ impl Charts {
             bytes,
             digest,
             resolved,
+            provenance: _,
         } = archive;
         // The bytes have been fetched, so the parsed chart of the same bytes may be used.
         if let Some(engine) = self.cache().get(&digest) {

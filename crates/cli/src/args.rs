@@ -51,9 +51,12 @@ pub(crate) struct Access {
     /// Take the chart only when one of the keyring's keys has signed it.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// A file with public keys, by default ~/.gnupg/pubring.gpg.
+    /// A file with public keys, by default that of gpg: pubring.gpg or pubring.kbx in $GNUPGHOME or ~/.gnupg.
     #[arg(long)]
     pub(crate) keyring: Option<PathBuf>,
+    /// Fetch the chart's provenance file as well; `kco pull` keeps it.
+    #[arg(skip)]
+    pub(crate) provenance: bool,
     /// Accepted without effect: user name and password stay with the host they are for.
     #[arg(long)]
     pass_credentials: bool,

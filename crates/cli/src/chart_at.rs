@@ -11,7 +11,7 @@ use helm::{
     line::HelmLine,
 };
 
-use crate::{args, fetch};
+use crate::{args, dependency, fetch};
 
 /// A chart and where it was found.
 pub(crate) struct Located {
@@ -41,6 +41,19 @@ pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) ->
         chart: Chart::from_archive(&archive.bytes, options)?,
         digest: archive.digest,
     })
+}
+
+/// [`locate_as`], after charts that one in a folder needs were fetched into it, if they are missing.
+pub(crate) fn complete(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
+    let located = locate_as(reference, args, helm)?;
+    let folder = fetch::on_disk(reference, args)?.filter(|path| path.is_dir());
+    match folder {
+        Some(folder) if !located.chart.missing_dependencies().is_empty() => {
+            dependency::update(folder, &args.access.remote)?;
+            locate_as(reference, args, helm)
+        }
+        _ => Ok(located),
+    }
 }
 
 /// Like Helm's, the error describes the fault without the path, which the user has just typed.

@@ -4,10 +4,11 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::everywhere::Everywhere;
 use crate::{
     audit, cluster, completion, composition, crd, create, dependency, environment, init, installer, lint,
     migrate, node, package, pull, push, registry, release, repo, report, schema, search, show, template,
-    version,
+    verify, version,
 };
 
 /// Name of the program as a kubectl plugin.
@@ -15,8 +16,15 @@ const PLUGIN: &str = "kubectl-kco";
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
-#[command(name = "kco", version, about)]
+#[command(
+    name = "kco",
+    version,
+    about,
+    after_help = "Helm's global flags, such as --namespace and --kube-context, stand in front of a command or behind it."
+)]
 pub(crate) struct Kco {
+    #[command(flatten)]
+    everywhere: Everywhere,
     #[command(subcommand)]
     command: Command,
 }
@@ -53,6 +61,8 @@ enum Command {
     Lint(Box<lint::Lint>),
     /// Package chart folders into archives, as `helm package` does.
     Package(Box<package::Package>),
+    /// Check the signature of a chart's archive, as `helm verify` does.
+    Verify(verify::Verify),
     /// Check a chart's values.schema.json.
     #[command(subcommand)]
     Schema(schema::Schema),
@@ -126,10 +136,11 @@ impl Kco {
     }
 
     pub(crate) fn run(self) -> ExitCode {
+        self.everywhere.apply();
         let outcome = match self.command {
             Command::Template(args) => template::run(&args),
             Command::Crd(args) => crd::run(&args),
-            Command::Pull(args) => pull::run(&args),
+            Command::Pull(args) => pull::run(*args),
             Command::Push(args) => push::run(&args),
             Command::Registry(command) => registry::run(&command),
             Command::Repo(command) => repo::run(&command),
@@ -139,6 +150,7 @@ impl Kco {
             Command::Create(args) => create::run(&args),
             Command::Lint(args) => lint::run(&args),
             Command::Package(args) => package::run(&args),
+            Command::Verify(args) => verify::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::Install(args) => release::install(&args),
             Command::Upgrade(args) => release::upgrade(&args),
@@ -170,6 +182,48 @@ impl Kco {
                 report::print(&error);
                 ExitCode::FAILURE
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_all_verbs_are_consistent() {
+        Kco::command().debug_assert();
+    }
+
+    /// As in Helm; the verb's own flag and its variable count as before.
+    #[test]
+    fn global_flags_may_stand_in_front_of_the_verb() {
+        let namespace = |line: &str| {
+            let kco = Kco::of(line.split(' ').map(OsString::from)).unwrap();
+            match kco.command {
+                Command::List(list) => list.connection.namespace,
+                Command::Template(template) => Some(template.namespace),
+                _ => unreachable!("{line}"),
+            }
+        };
+        for (line, expected) in [
+            ("kco list", None),
+            ("kco list -n shop", Some("shop")),
+            ("kco -n shop list", Some("shop")),
+            ("kco --namespace=shop list", Some("shop")),
+            ("kco template a b", Some("default")),
+            ("kco -n shop template a b", Some("shop")),
+            ("kco template -n shop a b", Some("shop")),
+        ] {
+            assert_eq!(namespace(line).as_deref(), expected, "{line}");
+        }
+        for line in [
+            "kco --repository-config file repo list",
+            "kco repo list --repository-config file",
+            "kco --debug lint web",
+            "kco version -n shop",
+        ] {
+            assert!(Kco::of(line.split(' ').map(OsString::from)).is_ok(), "{line}");
         }
     }
 }

@@ -11,6 +11,9 @@ use clap_complete::Shell;
 pub(crate) struct Completion {
     /// The shell: bash, zsh, fish or powershell.
     shell: Shell,
+    /// Accepted without effect: what is completed is described where the shell shows descriptions.
+    #[arg(long, hide = true)]
+    no_descriptions: bool,
 }
 
 /// The flags of `helm docs`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use charts::source::dependencies::{self, Built};
-use charts::source::{Limits, folder};
+use charts::source::{Access, Limits, folder};
 use clap::{Args, Subcommand};
 use helm::chart::{self, Chart};
 use helm::semver;
@@ -61,22 +61,29 @@ pub(crate) fn run(args: &Dependency) -> Result<()> {
             let options = options(access)?;
             said(&fetch::wait_for(dependencies::build(chart, &options))??)
         }
-        Command::Update(Fetch { chart, access, .. }) => said(&update(chart, access)?),
+        Command::Update(Fetch { chart, access, .. }) => {
+            let options = options(access)?;
+            said(&fetch::wait_for(dependencies::update(chart, &options))??)
+        }
         Command::List(args) => list(args),
     }
 }
 
-/// Fetches the newest versions in range.
-pub(crate) fn update(chart: &Path, access: &args::Access) -> Result<Vec<Built>> {
-    let options = options(access)?;
+/// Fetches the newest versions that fit, for one who asks for no signature.
+pub(crate) fn update(chart: &Path, remote: &args::Remote) -> Result<Vec<Built>> {
+    let options = options_by(fetch::access_by(remote)?, remote)?;
     Ok(fetch::wait_for(dependencies::update(chart, &options))??)
 }
 
-fn options(access: &args::Access) -> Result<dependencies::Options> {
+fn options(args: &args::Access) -> Result<dependencies::Options> {
+    options_by(fetch::access(args)?, &args.remote)
+}
+
+fn options_by(access: Access, remote: &args::Remote) -> Result<dependencies::Options> {
     Ok(dependencies::Options {
-        access: fetch::access(access)?,
-        plain_http: access.remote.plain_http,
-        insecure_skip_verify: access.remote.insecure_skip_tls_verify,
+        access,
+        plain_http: remote.plain_http,
+        insecure_skip_verify: remote.insecure_skip_tls_verify,
         limits: Limits::default(),
         time: package::source_date_epoch()?,
         repositories: repo::all()?,

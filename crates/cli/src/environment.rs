@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use anyhow::Result;
 use clap::Args;
@@ -14,6 +15,21 @@ use crate::report;
 pub(crate) struct Env {
     /// Print the value of this one alone.
     name: Option<String>,
+}
+
+/// What flags say in place of variables, by the variables' names.
+static GIVEN: OnceLock<BTreeMap<&'static str, String>> = OnceLock::new();
+
+/// Lets flags count in place of variables, from now on.
+pub(crate) fn give(flags: impl IntoIterator<Item = (&'static str, String)>) {
+    // A second command in one process keeps the first's; that happens in tests only.
+    let _ = GIVEN.set(flags.into_iter().collect());
+}
+
+/// The text of a variable, or of the flag in its place.
+fn text(name: &str) -> String {
+    let given = GIVEN.get().and_then(|given| given.get(name)).cloned();
+    given.unwrap_or_else(|| env::var(name).unwrap_or_default())
 }
 
 /// Prints all of them sorted by name, or one.
@@ -35,7 +51,6 @@ pub(crate) fn path(name: &str) -> PathBuf {
 }
 
 fn variables() -> BTreeMap<&'static str, String> {
-    let text = |name: &str| env::var(name).unwrap_or_default();
     let or = |name: &str, default: &str| {
         Some(text(name))
             .filter(|value| !value.is_empty())

@@ -11,7 +11,7 @@ use charts::source::{
 use helm::chart::{self, File};
 
 use crate::repo::Named;
-use crate::{args, credential_helper, environment, progress};
+use crate::{args, credential_helper, environment, progress, verify};
 
 /// Any version, pre-releases included.
 const DEVELOPMENT: &str = ">0.0.0-0";
@@ -55,15 +55,14 @@ pub(crate) fn files(reference: &str, args: &args::Source) -> Result<Vec<File>> {
     Ok(chart::unpack(&bytes, &chart::Limits::default())?)
 }
 
-/// The path of a chart on disk, if the reference is one. Nothing signs files on disk, so `--verify` is refused for
-/// them.
+/// The path that a chart's reference is. An archive is verified by the provenance file beside it.
 pub(crate) fn on_disk<'a>(reference: &'a str, args: &args::Source) -> Result<Option<&'a Path>> {
     let path = Path::new(reference);
     if args.repo.is_some() || !path.exists() {
         return Ok(None);
     }
     if args.access.verify {
-        bail!("--verify is for charts that are fetched, and {reference} is on disk");
+        verify::check(path, args.access.keyring.as_deref())?;
     }
     Ok(Some(path))
 }
@@ -71,7 +70,12 @@ pub(crate) fn on_disk<'a>(reference: &'a str, args: &args::Source) -> Result<Opt
 /// The credentials that a fetch uses, and what it trusts.
 pub(crate) fn access(args: &args::Access) -> Result<Access> {
     Ok(Access {
-        verify: args.verify.then(|| keyring(args)).transpose()?,
+        verify: if args.verify {
+            Some(Verify::Provenance(keyring(args.keyring.as_deref())?))
+        } else {
+            None
+        },
+        provenance: args.provenance,
         ..access_by(&args.remote)?
     })
 }
@@ -96,6 +100,7 @@ pub(crate) fn access_by(args: &args::Remote) -> Result<Access> {
             args.key_file.as_deref(),
         )?,
         verify: None,
+        provenance: false,
         watcher: progress::watcher(),
     })
 }
@@ -137,15 +142,23 @@ pub(crate) fn trust(
     })
 }
 
-fn keyring(args: &args::Access) -> Result<Verify> {
-    let usual = || std::env::home_dir().map(|home| home.join(".gnupg/pubring.gpg"));
-    let path = args
-        .keyring
-        .clone()
-        .or_else(usual)
-        .context("there is no home folder with a keyring: pass one with --keyring")?;
-    let keyring = Keyring::parse(&read(&path)?).with_context(|| unusable(&path))?;
-    Ok(Verify::Provenance(keyring))
+/// The public keys in this file, or else in gpg's.
+pub(crate) fn keyring(path: Option<&Path>) -> Result<Keyring> {
+    let path = path.map_or_else(usual_keyring, Path::to_owned);
+    Keyring::parse(&read(&path)?).with_context(|| unusable(&path))
+}
+
+/// Where gpg keeps public keys: in a file of the older form if there is one, else in a keybox.
+pub(crate) fn usual_keyring() -> PathBuf {
+    let folder = std::env::var_os("GNUPGHOME").map_or_else(
+        || std::env::home_dir().unwrap_or_default().join(".gnupg"),
+        PathBuf::from,
+    );
+    let [older, keybox] = ["pubring.gpg", "pubring.kbx"].map(|name| folder.join(name));
+    if !older.exists() && keybox.exists() {
+        return keybox;
+    }
+    older
 }
 
 /// Runs a future to completion.
@@ -157,10 +170,10 @@ pub(crate) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T> {
     Ok(runtime.block_on(work))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("could not read {}", path.display()))
 }
 
-fn unusable(path: &Path) -> String {
+pub(crate) fn unusable(path: &Path) -> String {
     format!("{} cannot be used", path.display())
 }

@@ -14,6 +14,7 @@ mod create;
 mod credential_helper;
 mod dependency;
 mod environment;
+mod everywhere;
 mod fetch;
 mod init;
 mod installer;
@@ -35,6 +36,7 @@ mod search;
 mod show;
 mod template;
 mod values;
+mod verify;
 mod version;
 
 /// The same allocator as the controllers'; see the crate `runtime`.

@@ -8,7 +8,7 @@ use charts::source::Archive;
 use clap::Args;
 use helm::chart::{self, Chart, File, Limits};
 
-use crate::{args, fetch, report};
+use crate::{args, fetch, report, verify};
 
 /// Helm's note about tags in which an underscore may stand for a plus sign.
 const UNDERSCORE: &str = "
@@ -33,14 +33,18 @@ pub(crate) struct Pull {
     /// The folder to write to.
     #[arg(short, long, default_value = ".")]
     destination: PathBuf,
+    /// Fetch the provenance file as well, without checking it.
+    #[arg(long)]
+    prov: bool,
     #[command(flatten)]
     source: args::Source,
 }
 
 /// Fetches charts.
-pub(crate) fn run(args: &Pull) -> Result<()> {
+pub(crate) fn run(mut args: Pull) -> Result<()> {
+    args.source.access.provenance = args.prov || args.source.access.verify;
     for chart in &args.charts {
-        pull(chart, args)?;
+        pull(chart, &args)?;
     }
     Ok(())
 }
@@ -52,7 +56,14 @@ fn pull(reference: &str, args: &Pull) -> Result<()> {
         return untar(reference, &archive, args);
     }
     let file = args.destination.join(archive.resolved.file_name());
-    fs::write(&file, &archive.bytes).with_context(|| format!("could not write {}", file.display()))
+    fs::write(&file, &archive.bytes).with_context(|| format!("could not write {}", file.display()))?;
+    match &archive.provenance {
+        Some(provenance) => verify::write_provenance(&file, provenance),
+        None if args.prov => report::out(&format!(
+            "WARNING: Verification not found for {reference}: it has no provenance file\n"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// What Helm prints after a fetch: for a registry, where the chart is; with `--verify`, who signed it.
@@ -68,8 +79,11 @@ fn said(archive: &Archive) -> String {
         }
     }
     if let Some(signer) = &archive.resolved.signed_by {
+        // The name, and the fingerprint in brackets.
+        let (name, fingerprint) = signer.rsplit_once(" (").unwrap_or((signer, ""));
         said = format!(
-            "{said}Signed by: {signer}\nChart Hash Verified: {}\n",
+            "{said}Signed by: {name}\nUsing Key With Fingerprint: {}\nChart Hash Verified: {}\n",
+            fingerprint.trim_end_matches(')'),
             archive.digest
         );
     }

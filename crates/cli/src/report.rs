@@ -40,15 +40,14 @@ pub(crate) fn out(text: &str) -> Result<()> {
 }
 
 /// Prints a note to standard error.
-#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    progress::above(text);
 }
 
 /// Prints a warning to standard error.
-#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn warn(text: &str) {
-    eprintln!("WARNING: {}", text.strip_prefix("warning: ").unwrap_or(text));
+    let text = text.strip_prefix("warning: ").unwrap_or(text);
+    progress::above(&format!("WARNING: {text}"));
 }
 
 fn is_of_rendering(link: &(dyn std::error::Error + 'static)) -> bool {

@@ -24,7 +24,7 @@ enum Part {
     /// The chart's definition, Chart.yaml.
     Chart(Of),
     /// The chart's default values, values.yaml.
-    Values(Of),
+    Values(OfValues),
     /// The chart's README.
     Readme(Of),
     /// The chart's custom resource definitions.
@@ -43,12 +43,25 @@ struct Of {
     source: args::Source,
 }
 
+#[derive(Debug, Args)]
+struct OfValues {
+    #[arg(long, hide = true)]
+    jsonpath: Option<String>,
+    #[command(flatten)]
+    of: Of,
+}
+
 /// Prints a part of a chart.
 pub(crate) fn run(args: &Show) -> Result<()> {
     let (of, show): (&Of, fn(&Shown) -> Result<String>) = match &args.part {
         Part::All(of) => (of, Shown::all),
         Part::Chart(of) => (of, Shown::definition),
-        Part::Values(of) => (of, |shown| Ok(shown.values().unwrap_or_default())),
+        Part::Values(OfValues {
+            jsonpath: Some(_), ..
+        }) => {
+            bail!("--jsonpath is not supported: pipe the values into a program that filters YAML")
+        }
+        Part::Values(OfValues { of, .. }) => (of, |shown| Ok(shown.values().unwrap_or_default())),
         Part::Readme(of) => (of, |shown| Ok(shown.readme().unwrap_or_default())),
         Part::Crds(of) => (of, |shown| Ok(shown.crds())),
         Part::Schema(of) => (of, Shown::schema),

@@ -56,9 +56,20 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
         "server" => bail!("--dry-run=server needs a cluster; charts are rendered without one here"),
         other => bail!("invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\""),
     }
+    if args.validate {
+        bail!("--validate needs a cluster; charts are rendered without one here");
+    }
+    if args.post_renderer.is_some() {
+        bail!("--post-renderer is not supported: it names a plugin of Helm. Change what is printed instead");
+    }
     let (name, reference) = name_and_chart(args, helm)?;
     let values = values::merged_as(&args.values, helm)?;
-    let chart = chart_at::locate_as(&reference, &args.source, helm)?.chart;
+    let located = if args.dependency_update {
+        chart_at::complete(&reference, &args.source, helm)?
+    } else {
+        chart_at::locate_as(&reference, &args.source, helm)?
+    };
+    let chart = located.chart;
     check_as(&chart, helm)?;
     check_release_name_as(&name, helm)?;
 
@@ -135,13 +146,18 @@ struct Hosts;
 
 impl Resolver for Hosts {
     fn addresses(&self, host: &str) -> Vec<String> {
-        let found = std::net::ToSocketAddrs::to_socket_addrs(&(host, 0));
-        found
-            .into_iter()
-            .flatten()
-            .map(|address| address.ip().to_string())
-            .collect()
+        addresses(host)
     }
+}
+
+/// The addresses of a host, by the system's resolver.
+pub(crate) fn addresses(host: &str) -> Vec<String> {
+    let found = std::net::ToSocketAddrs::to_socket_addrs(&(host, 0));
+    found
+        .into_iter()
+        .flatten()
+        .map(|address| address.ip().to_string())
+        .collect()
 }
 
 /// The release's name and the chart's reference, following Helm's rules.
@@ -165,19 +181,24 @@ fn name_and_chart(args: &args::Template, helm: HelmLine) -> Result<(String, Stri
     }
 }
 
-fn templated_name(template: &str, helm: HelmLine) -> Result<String> {
-    let mut set = Set::new("name-template", functions::of(helm).clone());
-    set.parse("name-template", template)
-        .map_err(|error| anyhow!("{error}"))?;
+/// The name of a release, by `--name-template`.
+pub(crate) fn templated_name(template: &str, helm: HelmLine) -> Result<String> {
+    filled("name-template", template, GoValue::Nil, helm)
+}
+
+/// A template of a command line, which is called so, with these data.
+pub(crate) fn filled(name: &str, template: &str, data: GoValue, helm: HelmLine) -> Result<String> {
+    let mut set = Set::new(name, functions::of(helm).clone());
+    set.parse(name, template).map_err(|error| anyhow!("{error}"))?;
     let context = context(false)?;
     let options = exec::Options {
         host: &context,
         ..exec::Options::default()
     };
-    let name = set
-        .execute("name-template", GoValue::Nil, &options)
+    let text = set
+        .execute(name, data, &options)
         .map_err(|error| anyhow!("{error}"))?;
-    Ok(String::from_utf8_lossy(&name).into_owned())
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Refuses charts that cannot be installed.

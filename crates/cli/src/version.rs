@@ -1,12 +1,9 @@
 //! `kco version`: the version of this build, and the version of Helm that it behaves like.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Args;
-use gotemplate::exec;
-use gotemplate::set::Set;
 use gotemplate::value::{Map, Value};
 use helm::capabilities::HelmVersion;
-use helm::functions;
 use helm::line::HelmLine;
 
 use crate::{report, template};
@@ -45,13 +42,6 @@ pub(crate) fn run(args: &Version) -> Result<()> {
 }
 
 fn filled(template: &str, version: &str, commit: &str, helm: &str) -> Result<String> {
-    let mut set = Set::new("_", functions::of(HelmLine::Four).clone());
-    set.parse("_", template).map_err(|error| anyhow!("{error}"))?;
-    let context = template::context(false)?;
-    let options = exec::Options {
-        host: &context,
-        ..exec::Options::default()
-    };
     let known: Map = [
         ("Version", Value::from(version)),
         ("GitCommit", Value::from(commit)),
@@ -59,8 +49,5 @@ fn filled(template: &str, version: &str, commit: &str, helm: &str) -> Result<Str
     ]
     .into_iter()
     .collect();
-    let text = set
-        .execute("_", Value::Map(known), &options)
-        .map_err(|error| anyhow!("{error}"))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    template::filled("_", template, Value::Map(known), HelmLine::Four)
 }

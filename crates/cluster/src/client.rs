@@ -15,6 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use tower::{Layer, Service};
 
 use crate::Error;
+use crate::overrides::Overrides;
 use crate::proxy::{self, Variables};
 use crate::pulse::{Hearing, Pulse};
 
@@ -69,7 +70,16 @@ pub async fn client_heard(
     told: impl Fn(&Answered) + Send + Sync + 'static,
     pulse: &Pulse,
 ) -> Result<Client, Error> {
-    let mut config = config(options)?;
+    client_of(config(options)?, options, told, pulse)
+}
+
+/// A client of this configuration.
+pub(crate) fn client_of(
+    mut config: Config,
+    options: &ClientOptions,
+    told: impl Fn(&Answered) + Send + Sync + 'static,
+    pulse: &Pulse,
+) -> Result<Client, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     if let Ok(agent) = HeaderValue::from_str(&options.user_agent) {
@@ -157,6 +167,11 @@ where
 }
 
 fn config(options: &ClientOptions) -> Result<Config, Error> {
+    config_with(options, &Overrides::default())
+}
+
+/// The same, but for what is set here.
+pub(crate) fn config_with(options: &ClientOptions, overrides: &Overrides) -> Result<Config, Error> {
     let context = options.context.as_deref();
     let unread = |origin: &str, source: Box<dyn std::error::Error + Send + Sync>| Error::ReadConfig {
         origin: origin.to_owned(),
@@ -165,17 +180,24 @@ fn config(options: &ClientOptions) -> Result<Config, Error> {
     if let Some(path) = &options.kubeconfig {
         let origin = path.display().to_string();
         let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unread(&origin, error.into()))?;
+        let kubeconfig = overrides.on_kubeconfig(kubeconfig, context);
         return configured(kubeconfig, context).map_err(|error| unread(&origin, error));
     }
     // In a pod, its service account has precedence, as in client-go; a context only exists in a kubeconfig.
     if options.context.is_none()
-        && let Ok(config) = Config::incluster()
+        && overrides.server.is_none()
+        && let Ok(mut config) = Config::incluster()
     {
+        overrides.on_config(&mut config);
         return Ok(config);
     }
     let unread = |error| unread("$KUBECONFIG or ~/.kube/config", error);
-    let kubeconfig = Kubeconfig::read().map_err(|error| unread(error.into()))?;
-    configured(kubeconfig, context).map_err(unread)
+    let kubeconfig = match Kubeconfig::read() {
+        // An address is enough.
+        Err(_) if overrides.server.is_some() => Kubeconfig::default(),
+        read => read.map_err(|error| unread(error.into()))?,
+    };
+    configured(overrides.on_kubeconfig(kubeconfig, context), context).map_err(unread)
 }
 
 /// The configuration of a kubeconfig's context, by default its current one, including its proxy.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use cluster::Cluster;
 use helm::capabilities::{Capabilities, KubeVersion};
-use helm::context::{Answer, Context, Deadline, LookupKey};
+use helm::context::{Answer, Context, Deadline, LookupKey, Resolver};
 use helm::digest::sha256;
 use helm::engine::{self, Engine, Limit, Limits, Operation, ReleaseOptions, RenderOptions, Rendered};
 use jiff::Timestamp;
@@ -84,6 +84,19 @@ pub struct Leniency {
     pub subchart_notes: bool,
     /// True when rights are checked before each lookup, to avoid a 403: for a caller that is about to get the rights.
     pub ask_first: bool,
+    /// Finds the addresses of a host, where templates may ask for them.
+    pub hosts: Option<Hosts>,
+}
+
+/// Finds the addresses of a host, as text.
+pub type Hosts = fn(&str) -> Vec<String>;
+
+struct Resolving(Hosts);
+
+impl Resolver for Resolving {
+    fn addresses(&self, host: &str) -> Vec<String> {
+        (self.0)(host)
+    }
 }
 
 /// The result of a render.
@@ -442,6 +455,10 @@ impl Task {
         let context = Context::new(Timestamp::now(), system_random)
             .with_lookups(answers.clone())
             .with_deadline(deadline);
+        let context = match self.leniency.hosts {
+            Some(hosts) => context.with_resolver(Resolving(hosts)),
+            None => context,
+        };
         let mut options = RenderOptions::new(self.release.clone(), capabilities.clone(), context);
         options.skip_schema_validation = self.leniency.skip_schema_validation;
         options.subchart_notes = self.leniency.subchart_notes;

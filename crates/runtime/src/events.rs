@@ -218,7 +218,10 @@ mod tests {
                 Method::POST,
                 EVENTS,
                 |sent| {
-                    assert_eq!([&sent["apiVersion"], &sent["kind"]], ["events.k8s.io/v1", "Event"]);
+                    assert_eq!(
+                        [&sent["apiVersion"], &sent["kind"]],
+                        ["events.k8s.io/v1", "Event"]
+                    );
                     assert!(sent["metadata"]["name"].as_str().unwrap().starts_with("web."));
                     assert_eq!(sent["regarding"]["uid"], "u1");
                     assert_eq!(

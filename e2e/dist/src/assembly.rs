@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -44,6 +45,13 @@ pub(crate) const IMAGES: [&str; 7] = [
 pub(crate) const TARGETS: [(&str, &str); 2] = [
     ("amd64", "x86_64-unknown-linux-gnu"),
     ("arm64", "aarch64-unknown-linux-gnu"),
+];
+
+/// Where shells look for completions, below `/usr/share`.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/kco"),
+    ("fish", "fish/vendor_completions.d/kco.fish"),
+    ("zsh", "zsh/site-functions/_kco"),
 ];
 
 const CHECKSUMS: &str = "SHA256SUMS";
@@ -133,13 +141,18 @@ impl Assemble {
         let bill = sbom::document(facts, &crates, &linked(&toolchains));
         files.insert("sbom.cdx.json".to_owned(), pretty(&bill)?);
 
+        let own = self.binaries.join(own_architecture()?).join("kco");
+        let beside_kco = of_terminals(&own)?;
         for (architecture, programs) in &binaries {
             for program in PROGRAMS {
                 let name = format!("{program}-{}-linux-{architecture}.tar.gz", facts.version);
-                let texts = [
-                    ("LICENSE", apache.as_str()),
-                    ("THIRD-PARTY-LICENSES.txt", &third_party),
+                let mut texts = vec![
+                    ("LICENSE".to_owned(), apache.clone()),
+                    ("THIRD-PARTY-LICENSES.txt".to_owned(), third_party.clone()),
                 ];
+                if program == "kco" {
+                    texts.extend(beside_kco.clone());
+                }
                 files.insert(name, self.program_archive(program, &programs[program], &texts)?);
             }
         }
@@ -218,8 +231,8 @@ impl Assemble {
         architectures.iter().map(read).collect()
     }
 
-    /// A program with the licenses that come with it, below a folder of its name.
-    fn program_archive(&self, program: &str, binary: &[u8], texts: &[(&str, &str)]) -> Result<Vec<u8>> {
+    /// A program with the texts that come with it.
+    fn program_archive(&self, program: &str, binary: &[u8], texts: &[(String, String)]) -> Result<Vec<u8>> {
         let mut archive = Archive::new(self.facts.time);
         archive.file(program, archive::PROGRAM, binary)?;
         for (name, text) in texts {
@@ -358,6 +371,47 @@ impl Assemble {
         }
         fs::create_dir_all(&self.out).with_context(|| format!("could not create {}", self.out.display()))
     }
+}
+
+/// The manual pages and completions of `kco`, by the paths below `/usr/share` at which they are looked for.
+fn of_terminals(kco: &Path) -> Result<Vec<(String, String)>> {
+    let run = |arguments: &[&str]| -> Result<String> {
+        let output = Command::new(kco)
+            .args(arguments)
+            .output()
+            .with_context(|| format!("could not start {}", kco.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "kco {}: {}",
+            arguments.join(" "),
+            said.trim()
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let mut texts = Vec::new();
+    for (shell, path) in COMPLETIONS {
+        texts.push((format!("share/{path}"), run(&["completion", shell])?));
+    }
+    let pages = tempfile::tempdir()?;
+    run(&[
+        "docs",
+        "--type",
+        "man",
+        "--dir",
+        &pages.path().display().to_string(),
+    ])?;
+    for entry in fs::read_dir(pages.path())? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        texts.push((format!("share/man/man1/{name}"), fs::read_to_string(&path)?));
+    }
+    texts.sort();
+    Ok(texts)
 }
 
 /// The libraries that toolchains link into programs, with their versions.

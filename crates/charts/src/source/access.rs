@@ -21,6 +21,8 @@ pub struct Access {
     pub trust: Trust,
     /// The signature that the chart must have.
     pub verify: Option<Verify>,
+    /// Fetch the provenance file of the chart as well, where there is one.
+    pub provenance: bool,
     /// Receives the progress of downloads and uploads.
     pub watcher: Option<Watcher>,
 }

@@ -39,7 +39,9 @@ pub use credentials::{Credentials, Password};
 pub use docker_config::{DockerConfig, Malformed, Unreadable, server};
 pub use error::Error;
 pub use index::{Index, InvalidIndex};
-pub use provenance::{InvalidKeyring, Keyring};
+pub use provenance::{
+    BadSignature, CannotSign, ChartSigner, InvalidKeyring, Keyring, LockedKey, SecretKeyring, Signature,
+};
 pub use reference::{ChartRef, InvalidRef, shown};
 
 use http::{Limit, Validators};
@@ -55,6 +57,8 @@ pub struct Archive {
     pub digest: String,
     /// What the reference resolved to.
     pub resolved: Resolved,
+    /// Its provenance file, where that was asked for and there is one.
+    pub provenance: Option<Vec<u8>>,
 }
 
 /// What a reference currently resolves to.
@@ -292,8 +296,16 @@ async fn from_registry<T>(
     if let Some(known) = known(&resolved) {
         return Ok(Fetched::Known(resolved, known));
     }
+    let provenance = if access.provenance {
+        source.provenance(&resolved, &artifact).await?
+    } else {
+        None
+    };
     let bytes = source.download(&resolved, &artifact, limits).await?;
-    Ok(Fetched::Archive(Archive::new(bytes, resolved)))
+    Ok(Fetched::Archive(Archive {
+        provenance,
+        ..Archive::new(bytes, resolved)
+    }))
 }
 
 /// Checks the digest and signature of an archive that was fetched as a file.
@@ -311,6 +323,9 @@ async fn checked<T>(
     source.check_pin(resolved, chart.digest(), &digest)?;
     if let Some(by) = &access.verify {
         resolved.signed_by = Some(source.verify(resolved, &digest, by, now()).await?);
+    }
+    if let (true, Fetched::Archive(archive)) = (access.provenance, &mut fetched) {
+        archive.provenance = source.provenance(&archive.resolved).await?;
     }
     Ok(fetched)
 }
@@ -343,6 +358,7 @@ impl Archive {
                 ..resolved
             },
             digest,
+            provenance: None,
         }
     }
 }

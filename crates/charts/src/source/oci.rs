@@ -159,16 +159,11 @@ impl<'a> Source<'a> {
         };
         match by {
             Verify::Provenance(keyring) => {
-                let layer = manifest
-                    .layers
-                    .iter()
-                    .find(|layer| layer.media_type == PROVENANCE_LAYER);
-                let layer = layer.ok_or_else(|| {
+                let signed = self.provenance_of(manifest, &request).await?.ok_or_else(|| {
                     request.unsigned(
                         "make it with helm package --sign, then push it with its .prov file beside it",
                     )
                 })?;
-                let signed = self.registry.blob(layer, provenance::LIMIT, &request).await?;
                 let file = resolved
                     .version
                     .as_deref()
@@ -181,6 +176,26 @@ impl<'a> Source<'a> {
                 self.verify_cosign(&manifest.digest, key, &request).await?;
                 Ok("the cosign key".to_owned())
             }
+        }
+    }
+
+    /// The provenance file of the chart, if it has one.
+    pub(super) async fn provenance(
+        &self,
+        resolved: &Resolved,
+        artifact: &Artifact,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        match &artifact.manifest {
+            Some(manifest) => self.provenance_of(manifest, &self.request_at(resolved)).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn provenance_of(&self, manifest: &Manifest, request: &Request) -> Result<Option<Vec<u8>>, Error> {
+        let mut layers = manifest.layers.iter();
+        match layers.find(|layer| layer.media_type == PROVENANCE_LAYER) {
+            Some(layer) => Ok(Some(self.registry.blob(layer, provenance::LIMIT, request).await?)),
+            None => Ok(None),
         }
     }
 

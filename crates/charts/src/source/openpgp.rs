@@ -1,4 +1,6 @@
-//! Verifies who signed a clear-signed text, with an `OpenPGP` keyring (RFC 4880 and RFC 9580, verification only).
+//! An `OpenPGP` keyring and a clear-signed text in; who signed it, and what, out (RFC 4880 and RFC 9580).
+//!
+//! Keys that sign are in `secret`, and what they sign in `sign`.
 //!
 //! Helm's provenance files need no more of `OpenPGP` than this: keys and signatures of version 4, RSA, Ed25519 and
 //! ECDSA, SHA-2. The library for all of it (`pgp`) brings more than ninety crates, most of them an older generation
@@ -16,6 +18,12 @@ use ring::digest;
 use ring::signature::{ED25519, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey};
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512};
 
+mod secret;
+mod sign;
+
+pub(super) use secret::{SecretKey, SecretKeys};
+pub(super) use sign::SigningKey;
+
 /// The most signatures of one text that are checked.
 const MAX_SIGNATURES: usize = 16;
 
@@ -30,6 +38,9 @@ pub(super) struct Keys(Vec<Certificate>);
 #[derive(Debug, Clone)]
 struct Certificate {
     user: String,
+    /// All names that it certifies for itself, that one among them.
+    names: Vec<String>,
+    fingerprint: Vec<u8>,
     /// The keys that may sign, including the primary key.
     signers: Vec<Signer>,
 }
@@ -48,6 +59,10 @@ pub(super) struct Signed {
     pub(super) text: String,
     /// The name on the key and its fingerprint.
     pub(super) by: String,
+    /// All names on the key.
+    pub(super) names: Vec<String>,
+    /// The fingerprint of the key itself, also where a subkey has signed.
+    pub(super) fingerprint: String,
 }
 
 /// Keys or signatures that cannot be accepted.
@@ -81,6 +96,27 @@ pub(super) enum Error {
     Future,
     #[error("it does not fit the text, which was changed after {by} signed it")]
     Wrong { by: String },
+    #[error("no key in it that can sign is called {name:?}")]
+    NoSuchKey { name: String },
+    #[error("more than one key contain the id {name:?}")]
+    SeveralKeys { name: String },
+    #[error(
+        "the key of {by} is not a private key: name a keyring with secret keys, as gpg --export-secret-keys prints it"
+    )]
+    NoSecret { by: String },
+    #[error("the passphrase is wrong")]
+    Passphrase,
+    #[error(
+        "the private key is protected in a way that is not known: expected is what gpg --export-secret-keys prints, with AES \
+         and SHA-1 or SHA-2"
+    )]
+    Protection,
+    #[error("the private key does not belong to its public key, or is damaged: export it again")]
+    Inconsistent,
+    #[error("keys of RSA sign with 2048 to 4096 bits")]
+    Size,
+    #[error("the key could not sign")]
+    Sign,
 }
 
 impl Keys {
@@ -109,9 +145,13 @@ impl Keys {
                 return Err(Error::Malformed);
             };
             match self.check(body, &text, now) {
-                Ok(by) => {
-                    let text = text.replace("\r\n", "\n");
-                    return Ok(Signed { text, by });
+                Ok((owner, by)) => {
+                    return Ok(Signed {
+                        text: text.replace("\r\n", "\n"),
+                        by,
+                        names: owner.names.clone(),
+                        fingerprint: hex(&owner.fingerprint),
+                    });
                 }
                 Err(why) => refused = why,
             }
@@ -119,7 +159,8 @@ impl Keys {
         Err(refused)
     }
 
-    fn check(&self, packet: &[u8], text: &str, now: u64) -> Result<String, Error> {
+    /// Whose key made the signature, and how that is said.
+    fn check(&self, packet: &[u8], text: &str, now: u64) -> Result<(&Certificate, String), Error> {
         let signature = Signature::parse(packet).ok_or(Error::Kind)?;
         // Clear-signed texts are hashed in their canonical form, for both announced kinds.
         if !matches!(signature.kind, 0x00 | 0x01) {
@@ -154,7 +195,7 @@ impl Keys {
         if signature.created > now + CLOCKS_DIFFER {
             return Err(Error::Future);
         }
-        Ok(by)
+        Ok((owner, by))
     }
 }
 
@@ -243,6 +284,12 @@ fn framed(key: &[u8]) -> Vec<u8> {
     [&[0x99], &length[..], key].concat()
 }
 
+/// The fingerprint of a key.
+fn fingerprint(key: &[u8]) -> Vec<u8> {
+    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &framed(key));
+    digest.as_ref().to_vec()
+}
+
 /// The statements of a key, its names and its subkeys about themselves.
 fn certificate(exported: &Exported<'_>) -> Option<Certificate> {
     let primary = Primary {
@@ -261,6 +308,8 @@ fn certificate(exported: &Exported<'_>) -> Option<Certificate> {
             _ => {}
         }
     }
+    let all = names.iter().map(|(name, _)| name.clone()).collect();
+    let fingerprint = primary.key.fingerprint.clone();
     // The newest certification defines the primary key's properties, together with its direct signature, which has no
     // name. If the two differ, the stricter one applies, and no subkey outlives the key.
     let (user, newest) = names.into_iter().max_by_key(|(_, signature)| signature.created)?;
@@ -276,7 +325,12 @@ fn certificate(exported: &Exported<'_>) -> Option<Certificate> {
             key: primary.key,
         });
     }
-    (!signers.is_empty()).then_some(Certificate { user, signers })
+    (!signers.is_empty()).then_some(Certificate {
+        user,
+        names: all,
+        fingerprint,
+        signers,
+    })
 }
 
 /// The kind of a signature of any version.
@@ -400,9 +454,7 @@ impl PublicKey {
         };
         Some(Self {
             created: u64::from(u32::from_be_bytes(created)),
-            fingerprint: digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &framed(body))
-                .as_ref()
-                .to_vec(),
+            fingerprint: fingerprint(body),
             material,
         })
     }
@@ -710,17 +762,57 @@ fn packet(bytes: &[u8]) -> Option<(Packet<'_>, &[u8])> {
 
 /// The binary blocks of a keyring.
 fn blocks(bytes: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Error> {
-    const BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
-    let armored = std::str::from_utf8(bytes)
-        .ok()
-        .filter(|text| text.contains(BEGIN));
-    let Some(text) = armored else {
+    const BEGIN: [&str; 2] = [
+        "-----BEGIN PGP PUBLIC KEY BLOCK-----",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----",
+    ];
+    if let Some(blobs) = keybox(bytes) {
+        return blobs.map(|blobs| blobs.into_iter().map(Cow::Borrowed).collect());
+    }
+    let armored = std::str::from_utf8(bytes).ok();
+    let Some(text) = armored.filter(|text| BEGIN.iter().any(|begin| text.contains(begin))) else {
         return Ok(vec![Cow::Borrowed(bytes)]);
     };
-    text.split(BEGIN)
-        .skip(1)
-        .map(|block| dearmored(block).map(Cow::Owned).ok_or(Error::Damaged))
+    let starts = BEGIN.iter().flat_map(|begin| text.match_indices(begin));
+    let mut starts: Vec<usize> = starts.map(|(at, begin)| at + begin.len()).collect();
+    starts.sort_unstable();
+    starts
+        .into_iter()
+        .map(|at| dearmored(&text[at..]).map(Cow::Owned).ok_or(Error::Damaged))
         .collect()
+}
+
+/// The blocks of keys in a keybox, the file in which `GnuPG` keeps public keys (`kbx/keybox-blob.c`); `None` for another file.
+fn keybox(bytes: &[u8]) -> Option<Result<Vec<&[u8]>, Error>> {
+    /// Written by a look-up that did not end.
+    const EPHEMERAL: u32 = 2;
+    let is_keybox = bytes.get(4) == Some(&1) && bytes.get(8..12) == Some(b"KBXf");
+    is_keybox.then(|| {
+        let mut found = Vec::new();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let length = u32::from_be_bytes(*rest.first_chunk().ok_or(Error::Damaged)?) as usize;
+            let blob = rest.get(..length.max(5)).ok_or(Error::Damaged)?;
+            rest = &rest[blob.len()..];
+            if blob[4] != 2 {
+                continue;
+            }
+            let number = |at: usize| {
+                let bytes = blob.get(at..).and_then(<[u8]>::first_chunk);
+                bytes
+                    .map(|bytes| u32::from_be_bytes(*bytes))
+                    .ok_or(Error::Damaged)
+            };
+            // Its kind, version and flags; where the keys are in it, and how long they are.
+            let (head, start, length) = (number(4)?, number(8)? as usize, number(12)? as usize);
+            let keys = blob.get(start..start.saturating_add(length));
+            let keys = keys.ok_or(Error::Damaged)?;
+            if head & EPHEMERAL == 0 {
+                found.push(keys);
+            }
+        }
+        Ok(found)
+    })
 }
 
 /// The bytes of an armored block, starting after its first line.

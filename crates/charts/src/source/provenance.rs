@@ -2,11 +2,17 @@
 //! (`pkg/provenance/sign.go`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use helm::chart::{self, Chart, ChartOptions};
+use helm::digest::sha256;
+use helm::line::HelmLine;
+use helm::yaml;
+use serde::{Deserialize, Serialize};
 
 use super::http::Limit;
-use super::openpgp::{self, Keys};
+use super::openpgp::{self, Keys, SecretKey, SecretKeys, Signed, SigningKey};
+use super::package::Package;
 
 /// A provenance file contains a `Chart.yaml` and a signature.
 pub(super) const LIMIT: Limit = Limit {
@@ -33,6 +39,30 @@ impl Keyring {
         Keys::parse(bytes).map(Self).map_err(InvalidKeyring)
     }
 
+    /// Holds an archive of this name against its provenance, at `now`, in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`BadSignature`] says what is wrong with it.
+    pub fn check(
+        &self,
+        provenance: &[u8],
+        file: &str,
+        archive: &[u8],
+        now: u64,
+    ) -> Result<Signature, BadSignature> {
+        let digest = sha256(archive);
+        let Signed {
+            names, fingerprint, ..
+        } = self
+            .signed(provenance, Some(file), &digest, now)
+            .map_err(BadSignature)?;
+        Ok(Signature {
+            names,
+            fingerprint,
+            digest,
+        })
+    }
+
     /// Verifies who signed the archive with this `digest`, according to a provenance file read at `now`, in seconds.
     /// With `file`, the provenance must give the archive this name.
     pub(super) fn verify(
@@ -42,6 +72,16 @@ impl Keyring {
         digest: &str,
         now: u64,
     ) -> Result<String, String> {
+        Ok(self.signed(provenance, file, digest, now)?.by)
+    }
+
+    fn signed(
+        &self,
+        provenance: &[u8],
+        file: Option<&str>,
+        digest: &str,
+        now: u64,
+    ) -> Result<Signed, String> {
         let provenance = std::str::from_utf8(provenance).map_err(|_| "it is not text".to_owned())?;
         let signed = self
             .0
@@ -51,7 +91,7 @@ impl Keyring {
         let is_ours = |listed: &String| listed.eq_ignore_ascii_case(digest);
         match file {
             Some(file) => match files.get(file) {
-                Some(listed) if is_ours(listed) => Ok(signed.by),
+                Some(listed) if is_ours(listed) => Ok(signed),
                 Some(listed) => Err(format!(
                     "it is for {file} with digest {listed}, this one has {digest}"
                 )),
@@ -60,18 +100,127 @@ impl Keyring {
                     Err(format!("it is for [{}], not for {file}", names.join(", ")))
                 }
             },
-            None if files.values().any(is_ours) => Ok(signed.by),
+            None if files.values().any(is_ours) => Ok(signed),
             None => Err(format!("it names no archive with digest {digest}")),
         }
     }
 }
 
-/// The archives that the second document of a provenance names, with their digests.
-fn files(text: &str) -> Result<BTreeMap<String, String>, String> {
-    #[derive(Deserialize)]
-    struct Sums {
-        files: BTreeMap<String, String>,
+/// What was found out about a chart that is signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    /// The names on the key.
+    pub names: Vec<String>,
+    /// The key's fingerprint.
+    pub fingerprint: String,
+    /// `sha256:` and the hex digest of the archive.
+    pub digest: String,
+}
+
+/// A provenance file that does not vouch for an archive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the signature is not accepted: {0}")]
+pub struct BadSignature(String);
+
+/// The private keys with which charts are signed.
+#[derive(Debug)]
+pub struct SecretKeyring(SecretKeys);
+
+/// One of them, which a passphrase may protect.
+pub struct LockedKey<'a>(SecretKey<'a>);
+
+/// One that is ready to sign.
+#[derive(Debug)]
+pub struct ChartSigner(SigningKey);
+
+/// A chart that cannot be signed.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotSign {
+    /// Something is wrong with the key.
+    #[error(transparent)]
+    Key(#[from] InvalidKeyring),
+    /// The archive is none of a chart.
+    #[error("failed to load chart for signing")]
+    Chart(#[from] chart::Error),
+    /// Its definition cannot be written.
+    #[error("failed to marshal chart metadata")]
+    Metadata(#[from] serde_json::Error),
+    /// Likewise.
+    #[error("failed to marshal chart metadata")]
+    Yaml(#[from] yaml::Error),
+}
+
+impl SecretKeyring {
+    /// Reads what `gpg --export-secret-keys` prints, with or without `--armor`.
+    ///
+    /// # Errors
+    /// [`InvalidKeyring`] when no key in it can be used.
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidKeyring> {
+        SecretKeys::parse(bytes).map(Self).map_err(InvalidKeyring)
     }
+
+    /// The key whose name is this, or the only one whose name contains it. It has to be valid at `now`, in seconds since
+    /// 1970.
+    ///
+    /// # Errors
+    /// [`InvalidKeyring`] when there is none, or several, or only the public part of it.
+    pub fn find(&self, name: &str, now: u64) -> Result<LockedKey<'_>, InvalidKeyring> {
+        self.0.find(name, now).map(LockedKey).map_err(InvalidKeyring)
+    }
+}
+
+impl LockedKey<'_> {
+    /// The name on the key.
+    pub fn user(&self) -> &str {
+        self.0.user()
+    }
+
+    /// True when it takes a passphrase to sign with it.
+    pub fn is_protected(&self) -> bool {
+        self.0.is_protected()
+    }
+
+    /// The key, ready to sign. The passphrase counts only where it is protected.
+    ///
+    /// # Errors
+    /// [`InvalidKeyring`] when the passphrase is wrong, or the key is damaged.
+    pub fn unlock(&self, passphrase: &[u8]) -> Result<ChartSigner, InvalidKeyring> {
+        self.0.unlock(passphrase).map(ChartSigner).map_err(InvalidKeyring)
+    }
+}
+
+impl fmt::Debug for LockedKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.user())
+    }
+}
+
+impl ChartSigner {
+    /// The provenance of a chart's archive, signed at `now`, in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`CannotSign`]
+    pub fn sign(&self, package: &Package, now: u64) -> Result<String, CannotSign> {
+        let chart = Chart::from_archive(&package.bytes, ChartOptions::from(HelmLine::Four))?;
+        let metadata = yaml::to_string(&serde_json::to_value(chart.metadata())?)?;
+        let sums = Sums {
+            files: [(package.file_name.clone(), sha256(&package.bytes))].into(),
+        };
+        let sums = yaml::to_string(&serde_json::to_value(sums)?)?;
+        let text = format!("{}\n\n...\n{}\n", metadata.trim_end(), sums.trim_end());
+        let signed = self.0.clear_sign(&text, now).map_err(InvalidKeyring)?;
+        Ok(signed)
+    }
+}
+
+/// The second document of a provenance: archives by their names, with their digests.
+#[derive(Serialize, Deserialize)]
+struct Sums {
+    files: BTreeMap<String, String>,
+}
+
+/// The archives that a provenance names, with their digests.
+fn files(text: &str) -> Result<BTreeMap<String, String>, String> {
     let malformed = || "it does not say which files it is for".to_owned();
     let (_, sums) = text.split_once("\n...\n").ok_or_else(malformed)?;
     let sums: Sums = serde_saphyr::from_str(sums).map_err(|_| malformed())?;

@@ -16,6 +16,8 @@ const ARCHIVE: &str = "application/gzip, application/octet-stream, */*";
 
 const NO_FILE: &str = "there is no such file; check the url";
 const NOT_LISTED: &str = "the url must be that of a chart repository, the folder that holds index.yaml";
+const NO_PROVENANCE: &str =
+    "make its provenance file with helm package --sign, and publish that beside it with .prov at the end";
 const LISTED: &str = "the index lists this file, but it is not there; publish it again";
 
 /// A host that serves charts as files.
@@ -204,19 +206,23 @@ impl Source {
                 named.unsigned("cosign signs what is in a registry; here, use keyringRef and a .prov file")
             );
         };
-        let mut url = archive.clone();
-        url.set_path(&format!("{}.prov", archive.path()));
-        let missing = "make its provenance file with helm package --sign, and publish that beside it with .prov at the end";
-        let request = self.request(&url, missing);
-        let answer = self.get(&url, "*/*", provenance::LIMIT, None, &request).await;
-        let answer = match answer {
-            Err(Error::Answered { status: 404, .. }) => return Err(named.unsigned(missing)),
-            answer => answer?,
-        };
+        let signed = self.provenance(resolved).await?;
+        let signed = signed.ok_or_else(|| named.unsigned(NO_PROVENANCE))?;
         let file = archive_name(archive.path());
         keyring
-            .verify(&answer.body, Some(&file), digest, now)
+            .verify(&signed, Some(&file), digest, now)
             .map_err(|reason| named.bad_signature(reason))
+    }
+
+    /// The provenance file beside the archive, if there is one.
+    pub(super) async fn provenance(&self, resolved: &Resolved) -> Result<Option<Vec<u8>>, Error> {
+        let mut url = resolved.archive.as_ref().unwrap_or(&self.root).clone();
+        url.set_path(&format!("{}.prov", url.path()));
+        let request = self.request(&url, NO_PROVENANCE);
+        match self.get(&url, "*/*", provenance::LIMIT, None, &request).await {
+            Err(Error::Answered { status: 404, .. }) => Ok(None),
+            answer => Ok(Some(answer?.body)),
+        }
     }
 
     /// Compares the digest of an archive with the pinned one.

@@ -80,6 +80,8 @@ pub(super) fn uninstall(args: Uninstall) -> Result<()> {
         releases: vec![release],
         keep_history: false,
         ignore_not_found,
+        cascade: args::Cascade::Background,
+        description: None,
         dry_run,
         no_hooks: false,
         waiting,

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
+use cluster::{ClientOptions, Overrides, Propagation};
 use helm_client::release::CrdPolicy;
 
 use crate::args::{Source, Values};
@@ -21,6 +24,38 @@ pub(crate) struct Connection {
     /// Context of the kubeconfig.
     #[arg(long, env = "HELM_KUBECONTEXT", hide_env = true)]
     pub(crate) kube_context: Option<String>,
+    /// Address of the API server, instead of the kubeconfig's.
+    #[arg(long, env = "HELM_KUBEAPISERVER", hide_env = true, value_name = "URL")]
+    pub(crate) kube_apiserver: Option<String>,
+    /// A token to authenticate with at the API server.
+    #[arg(long, env = "HELM_KUBETOKEN", hide_env = true, value_name = "TOKEN")]
+    pub(crate) kube_token: Option<String>,
+    /// The user to act as (impersonation).
+    #[arg(long, env = "HELM_KUBEASUSER", hide_env = true, value_name = "USER")]
+    pub(crate) kube_as_user: Option<String>,
+    /// A group of the user to act as (can specify multiple).
+    #[arg(
+        long,
+        env = "HELM_KUBEASGROUPS",
+        hide_env = true,
+        value_name = "GROUP",
+        value_delimiter = ','
+    )]
+    pub(crate) kube_as_group: Vec<String>,
+    /// File with the certificates of the API server's authorities.
+    #[arg(long, env = "HELM_KUBECAFILE", hide_env = true, value_name = "FILE")]
+    pub(crate) kube_ca_file: Option<PathBuf>,
+    /// The name that the API server's certificate must have.
+    #[arg(long, env = "HELM_KUBETLS_SERVER_NAME", hide_env = true, value_name = "NAME")]
+    pub(crate) kube_tls_server_name: Option<String>,
+    /// Accept any certificate of the API server.
+    #[arg(
+        long,
+        env = "HELM_KUBEINSECURE_SKIP_TLS_VERIFY",
+        hide_env = true,
+        value_parser = FalseyValueParser::new()
+    )]
+    pub(crate) kube_insecure_skip_tls_verify: bool,
     /// When to colour the output; by default on a terminal, unless $`NO_COLOR` is set.
     #[arg(
         long,
@@ -37,6 +72,35 @@ pub(crate) struct Connection {
     /// Print debug output.
     #[arg(long, env = "HELM_DEBUG", hide_env = true)]
     pub(crate) debug: bool,
+}
+
+impl Connection {
+    /// Which server, and who asks it.
+    pub(crate) fn options(&self) -> ClientOptions {
+        ClientOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.kube_context.clone(),
+            user_agent: concat!("kco/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
+    /// What counts in place of the kubeconfig. Empty variables of the environment say nothing.
+    pub(crate) fn overrides(&self) -> Overrides {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let groups = self.kube_as_group.iter().filter(|group| !group.is_empty());
+        Overrides {
+            server: given(&self.kube_apiserver),
+            token: given(&self.kube_token).map(Into::into),
+            user: given(&self.kube_as_user),
+            groups: groups.cloned().collect(),
+            ca_file: self
+                .kube_ca_file
+                .clone()
+                .filter(|file| !file.as_os_str().is_empty()),
+            tls_server_name: given(&self.kube_tls_server_name),
+            insecure_skip_tls_verify: self.kube_insecure_skip_tls_verify,
+        }
+    }
 }
 
 /// When to colour the output.
@@ -176,6 +240,15 @@ pub(crate) struct Making {
     /// Take over existing objects that belong to no release or to another one.
     #[arg(long)]
     pub(crate) take_ownership: bool,
+    /// Take over fields that others set, where that is a conflict.
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+    /// Fetch charts that the chart needs and that are missing in its charts/, if it is a folder.
+    #[arg(long)]
+    pub(crate) dependency_update: bool,
+    /// Let templates resolve host names.
+    #[arg(long)]
+    pub(crate) enable_dns: bool,
     /// Labels of the release's record, key=value.
     #[arg(short, long, value_delimiter = ',', value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
@@ -195,6 +268,37 @@ pub(crate) struct Making {
 
     #[command(flatten)]
     without_effect: WithoutEffect,
+    #[command(flatten)]
+    pub(crate) refused: Refused,
+}
+
+/// Flags of Helm for what is done otherwise here: refused with the reason.
+#[derive(Debug, Args)]
+pub(crate) struct Refused {
+    #[arg(long, alias = "force", hide = true)]
+    force_replace: bool,
+    #[arg(long, hide = true)]
+    post_renderer: Option<String>,
+    #[arg(long, hide = true)]
+    post_renderer_args: Vec<String>,
+}
+
+impl Refused {
+    /// Says why what was asked for is not done.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.force_replace {
+            bail!(
+                "--force-replace is not supported: objects are written by server-side apply, with which Helm does not replace \
+                 either. Delete an object that has to be made anew"
+            );
+        }
+        if self.post_renderer.is_some() || !self.post_renderer_args.is_empty() {
+            bail!(
+                "--post-renderer is not supported: it names a plugin of Helm. Render with kco template, change that, and apply it"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Flags of Helm whose behaviour is always on here: objects are applied by the server, which validates them.
@@ -218,6 +322,9 @@ pub(crate) struct Install {
     /// Generate the name (and omit the NAME parameter).
     #[arg(short, long)]
     pub(crate) generate_name: bool,
+    /// Template for the name of the release.
+    #[arg(long)]
+    pub(crate) name_template: Option<String>,
     /// Reuse the name of a release that was uninstalled with --keep-history.
     #[arg(long)]
     pub(crate) replace: bool,
@@ -276,13 +383,42 @@ pub(crate) struct Rollback {
     /// Run no hooks.
     #[arg(long)]
     pub(crate) no_hooks: bool,
+    /// Description of the revision, which the history shows.
+    #[arg(long)]
+    pub(crate) description: Option<String>,
+    /// Take over fields that others set, where that is a conflict.
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
     /// Number of revisions to keep; 0 keeps all.
     #[arg(long, env = "HELM_MAX_HISTORY", hide_env = true, default_value_t = 10)]
     pub(crate) history_max: i64,
     #[command(flatten)]
     without_effect: WithoutEffect,
     #[command(flatten)]
+    pub(crate) refused: Refused,
+    #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+/// What happens to the dependents of deleted objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cascade {
+    /// They are deleted afterwards.
+    Background,
+    /// They are deleted first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+impl From<Cascade> for Propagation {
+    fn from(cascade: Cascade) -> Self {
+        match cascade {
+            Cascade::Background => Self::Background,
+            Cascade::Foreground => Self::Foreground,
+            Cascade::Orphan => Self::Orphan,
+        }
+    }
 }
 
 /// The flags of `helm uninstall`.
@@ -298,6 +434,12 @@ pub(crate) struct Uninstall {
     /// Do not fail if the release does not exist.
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
+    /// What happens to the dependents of the objects: background, foreground or orphan.
+    #[arg(long, value_enum, default_value = "background")]
+    pub(crate) cascade: Cascade,
+    /// Description of the revision, with --keep-history.
+    #[arg(long)]
+    pub(crate) description: Option<String>,
     /// Show what would be removed, without removing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -332,6 +474,9 @@ pub(crate) struct History {
     /// Maximum number of revisions to show.
     #[arg(long, default_value_t = 256)]
     pub(crate) max: usize,
+    /// Also show to which revision a rollback went.
+    #[arg(long)]
+    pub(crate) show_rollback_revision: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -351,6 +496,9 @@ pub(crate) struct List {
     /// Print no header line.
     #[arg(long)]
     pub(crate) no_headers: bool,
+    /// How to print times, as Go formats them: "2006-01-02 15:04:05".
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(crate) time_format: String,
     /// Sort by date instead of by name.
     #[arg(short, long)]
     pub(crate) date: bool,
@@ -407,11 +555,13 @@ pub(crate) struct Get {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum What {
     /// All of it.
-    All(GetPart),
+    All(GetAll),
     /// The hooks.
     Hooks(GetPart),
     /// The manifest.
     Manifest(GetPart),
+    /// Name, chart, labels, revision, status and time.
+    Metadata(GetMetadata),
     /// The notes.
     Notes(GetPart),
     /// The user's values, or all.
@@ -430,6 +580,23 @@ pub(crate) struct GetPart {
     pub(crate) revision: i64,
     #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetAll {
+    /// Print this Go template, which knows `.Release`.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(crate) template: String,
+    #[command(flatten)]
+    pub(crate) part: GetPart,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetMetadata {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) part: GetPart,
 }
 
 #[derive(Debug, Args)]

@@ -45,7 +45,9 @@ pub(crate) fn run(args: &args::History) -> Result<()> {
     }
     let skipped = history.len().saturating_sub(args.max);
     let revisions: Vec<Revision> = history.iter().skip(skipped).map(Revision::of).collect();
-    output::print(args.output.output, &revisions, || shown(&revisions))
+    output::print(args.output.output, &revisions, || {
+        shown(&revisions, args.show_rollback_revision)
+    })
 }
 
 impl Revision {
@@ -63,26 +65,37 @@ impl Revision {
     }
 }
 
-fn shown(revisions: &[Revision]) -> String {
+fn shown(revisions: &[Revision], with_rollback: bool) -> String {
     let headers = [
         "REVISION",
         "UPDATED",
         "STATUS",
         "CHART",
         "APP VERSION",
+        "ROLLBACK",
         "DESCRIPTION",
     ];
     let mut rows: Vec<Vec<Cell>> = vec![headers.map(Cell::from).into()];
     rows.extend(revisions.iter().map(|revision| {
+        let rollback = Some(revision.rollback_revision).filter(|revision| *revision > 0);
         vec![
             revision.revision.to_string().into(),
             revision.updated.map(ansi_c).unwrap_or_default().into(),
             revision.status.as_str().into(),
             revision.chart.as_str().into(),
             revision.app_version.as_str().into(),
+            rollback
+                .map(|revision| revision.to_string())
+                .unwrap_or_default()
+                .into(),
             revision.description.as_str().into(),
         ]
     }));
+    if !with_rollback {
+        for row in &mut rows {
+            row.remove(5);
+        }
+    }
     table(&rows)
 }
 

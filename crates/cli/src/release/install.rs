@@ -1,6 +1,7 @@
 //! `kco install`.
 
 use anyhow::{Context as _, Result, bail};
+use helm::line::HelmLine;
 use helm::release::Status;
 use helm_client::records::{Observed, Record};
 use helm_client::release::{Releases, State};
@@ -11,6 +12,7 @@ use super::make::{self, Wanted};
 use super::output;
 use super::session::{self, Session};
 use super::status::{self, Shown};
+use crate::template;
 
 /// Installs and prints the release.
 pub(crate) fn run(args: &args::Install) -> Result<()> {
@@ -78,7 +80,13 @@ pub(super) fn print(session: &Session, record: &Record, making: &Making) -> Resu
 }
 
 fn name_and_chart(args: &args::Install) -> Result<(String, String)> {
+    if let (Some(template), [chart]) = (&args.name_template, &args.name_and_chart[..]) {
+        return Ok((template::templated_name(template, HelmLine::Four)?, chart.clone()));
+    }
     match (&args.name_and_chart[..], args.generate_name) {
+        ([_, _], false) if args.name_template.is_some() => {
+            bail!("cannot set --name-template and also specify a name")
+        }
         ([chart], true) => Ok((generated_name(chart), chart.clone())),
         ([_], false) => bail!("must either provide a name or specify --generate-name"),
         ([name, chart], false) => Ok((name.clone(), chart.clone())),
@@ -97,12 +105,12 @@ fn generated_name(reference: &str) -> String {
         .rsplit('/')
         .next()
         .unwrap_or_default();
-    let base = base.strip_suffix(".tgz").unwrap_or(base);
     let base = if base.is_empty() || base == "." {
         "chart"
     } else {
         base
     };
-    let name = base.split(['@', ':']).next().unwrap_or(base);
+    // Helm cuts it at the first dot; a tag or a digest is no part of a name either.
+    let name = base.split(['.', '@', ':']).next().unwrap_or(base);
     format!("{}-{}", name, Timestamp::now().as_second())
 }

@@ -1,6 +1,7 @@
 //! `kco list`: the releases of a namespace.
 
 use anyhow::{Context as _, Result};
+use gostd::clock;
 use helm::release::Status;
 use helm_client::records::Record;
 use jiff::Timestamp;
@@ -35,7 +36,8 @@ pub(crate) fn run(args: &args::List) -> Result<()> {
         Ok((newest(session, args).await?, session.screen))
     })?;
     let shown = selected(found, args)?;
-    let elements: Vec<Element> = shown.iter().map(Element::of).collect();
+    let layout = args.time_format.as_str();
+    let elements: Vec<Element> = shown.iter().map(|record| Element::of(record, layout)).collect();
     let format = args.output.output;
     if args.short {
         let names: Vec<&str> = elements.iter().map(|element| element.name.as_str()).collect();
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &args::List) -> Result<()> {
     }
     output::print(format, &elements, || {
         let headers = !args.no_headers && format == Format::Table;
-        text(&shown, headers, screen)
+        text(&shown, headers, layout, screen)
     })
 }
 
@@ -92,13 +94,16 @@ fn is_wanted(status: &Status, args: &args::List) -> bool {
 }
 
 impl Element {
-    fn of(record: &Record) -> Self {
+    fn of(record: &Record, layout: &str) -> Self {
         let release = &record.release;
         Self {
             name: release.name.clone(),
             namespace: release.namespace.clone(),
             revision: release.version.to_string(),
-            updated: release.info.last_deployed.map_or_else(|| "-".to_owned(), time),
+            updated: {
+                let last = release.info.last_deployed;
+                last.map_or_else(|| "-".to_owned(), |last| time(last, layout))
+            },
             status: release.info.status.to_string(),
             chart: chart_name(release),
             app_version: app_version(release),
@@ -106,14 +111,19 @@ impl Element {
     }
 }
 
-/// A time the way Go prints it, in the system's time zone.
-fn time(time: Timestamp) -> String {
+/// A time as Go prints it, in the system's zone: by a layout, if there is one.
+fn time(time: Timestamp, layout: &str) -> String {
+    if !layout.is_empty() {
+        let zone = clock::Zone::local(&TimeZone::system());
+        let text = clock::Time::from_timestamp(time, zone).format(layout.as_bytes());
+        return String::from_utf8_lossy(&text).into_owned();
+    }
     time.to_zoned(TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S%.f %z %Z")
         .to_string()
 }
 
-fn text(records: &[Record], headers: bool, screen: Screen) -> String {
+fn text(records: &[Record], headers: bool, layout: &str, screen: Screen) -> String {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     if headers {
         let names = [
@@ -136,7 +146,7 @@ fn text(records: &[Record], headers: bool, screen: Screen) -> String {
             status: _,
             chart,
             app_version,
-        } = Element::of(record);
+        } = Element::of(record, layout);
         vec![
             name.into(),
             screen.cell(Paint::Place, namespace),

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use cluster::ObjectId;
 use helm::chart::Chart;
 use helm::engine::Engine;
+use helm::line::HelmLine;
 use helm::release::{Info, Release, Status};
 use helm_client::records::Observed;
 use helm_client::release::{CrdPolicy, Desired, Options, Wait};
@@ -35,8 +36,13 @@ impl Wanted {
     pub(crate) fn load(name: &str, reference: &str, making: &Making) -> Result<Self> {
         template::check_release_name(name)?;
         is_dry(&making.dry_run)?;
+        making.refused.check()?;
         let values = crate::values::merged(&making.values)?;
-        let located = chart_at::locate(reference, &making.source)?;
+        let located = if making.dependency_update {
+            chart_at::complete(reference, &making.source, HelmLine::Four)?
+        } else {
+            chart_at::locate(reference, &making.source)?
+        };
         template::check(&located.chart)?;
         Ok(Self {
             name: name.to_owned(),
@@ -95,6 +101,7 @@ impl Wanted {
             skip_schema_validation: making.skip_schema_validation,
             subchart_notes: making.render_subchart_notes,
             ask_first: false,
+            hosts: making.enable_dns.then_some(template::addresses),
         };
         let rendering = rendering::render_with(&session.cluster, &request, leniency, &Unjudged).await?;
         for warning in &rendering.rendered.warnings {
@@ -148,8 +155,14 @@ pub(super) fn options(making: &Making) -> Options {
             making.crds.into()
         },
         hooks: !making.no_hooks,
+        force_conflicts: making.force_conflicts,
         ..Options::default()
     }
+}
+
+/// A text that was given; an empty one was not.
+pub(super) fn given(text: Option<&str>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// What to wait for. With `--rollback-on-failure` an object that does not become ready is a failure, so it waits.

@@ -6,18 +6,29 @@ use helm_client::records::Observed;
 use helm_client::release::{Error, Options, To};
 
 use super::args;
-use super::make::{is_dry, wait};
+use super::make::{given, is_dry, wait};
 use super::session;
 use crate::report::out;
+
+/// Helm's `MaxDescriptionLength`.
+const LONGEST_DESCRIPTION: usize = 256;
 
 /// Rolls back to an earlier revision.
 pub(crate) fn run(args: &args::Rollback) -> Result<()> {
     let is_dry = is_dry(&args.dry_run)?;
+    args.refused.check()?;
+    let description = given(args.description.as_deref());
+    let length = description.as_deref().map_or(0, |text| text.chars().count());
+    if length > LONGEST_DESCRIPTION {
+        bail!("description must be {LONGEST_DESCRIPTION} characters or less, got {length}");
+    }
     let options = Options {
         max_history: args.history_max,
         timeout: args.waiting.timeout,
         wait: wait(&args.waiting, false),
         hooks: !args.no_hooks,
+        force_conflicts: args.force_conflicts,
+        description,
         ..Options::default()
     };
     session::run(&args.connection, async |session| {

@@ -12,6 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::args::{Colour, Connection};
 use super::table::Cell;
+use crate::progress;
 
 /// How to print to the user's terminal or file.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +102,9 @@ impl Screen {
 
     /// Prints a step of an action if progress is shown; output of hooks is always printed.
     pub(crate) fn tell(self, progress: &Progress<'_>) {
+        if matches!(progress, Progress::Undoing { .. } | Progress::Recorded { .. }) {
+            progress::end_wait();
+        }
         if !self.shows_progress && !matches!(progress, Progress::Output { .. }) {
             return;
         }
@@ -115,7 +119,10 @@ impl Screen {
         } else {
             "·".to_owned()
         };
-        say(&format!("{mark} {progress}"));
+        progress::above(&format!("{mark} {progress}"));
+        if let Progress::Awaiting { id, health } = progress {
+            progress::awaiting(id.to_string(), health.is_current());
+        }
     }
 
     /// Prints the warnings of the library, and with `--debug` all its log.
@@ -142,13 +149,8 @@ impl<S: Subscriber> Layer<S> for Told {
         }
         let mut line = Line::default();
         event.record(&mut line);
-        say(&line.shown(*metadata.level(), self.screen.is_coloured_there));
+        progress::above(&line.shown(*metadata.level(), self.screen.is_coloured_there));
     }
-}
-
-#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
-fn say(text: &str) {
-    eprintln!("{text}");
 }
 
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use cluster::{ClientOptions, Cluster};
+use cluster::Cluster;
 use helm_client::records::{Driver, Observed, Record};
 use helm_client::release::{Options, Presence, Releases};
 
@@ -40,12 +40,7 @@ pub(crate) fn run<T>(connection: &Connection, work: impl AsyncFnOnce(&Session) -
 
 impl Session {
     async fn connect(connection: &Connection, screen: Screen) -> Result<Self> {
-        let options = ClientOptions {
-            kubeconfig: connection.kubeconfig.clone(),
-            context: connection.kube_context.clone(),
-            user_agent: concat!("kco/", env!("CARGO_PKG_VERSION")).to_owned(),
-        };
-        let client = cluster::client(&options).await?;
+        let client = cluster::client_with(&connection.options(), &connection.overrides()).await?;
         let namespace = match &connection.namespace {
             Some(namespace) if !namespace.is_empty() => namespace.clone(),
             _ => client.default_namespace().to_owned(),

@@ -6,7 +6,7 @@ use helm_client::records::Record;
 use helm_client::release::Options;
 
 use super::args;
-use super::make::wait;
+use super::make::{given, wait};
 use super::session::{self, Session};
 use crate::report::out;
 
@@ -43,6 +43,8 @@ async fn uninstall(session: &Session, release: &str, args: &args::Uninstall) -> 
         wait: wait(&args.waiting, false),
         hooks: !args.no_hooks,
         keep_history: args.keep_history,
+        propagation: args.cascade.into(),
+        description: given(args.description.as_deref()),
         ..Options::default()
     };
     let uninstalled = session

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::release::args::{Format, duration};
 use crate::release::output;
 use crate::release::table::table;
-use crate::{environment, fetch, prompt, report};
+use crate::{environment, fetch, progress, prompt, report};
 pub(crate) use cache::Cache;
 pub(crate) use file::{Entry, File};
 pub(crate) use named::{Named, all};
@@ -250,6 +250,7 @@ fn remove(args: &Remove) -> Result<()> {
 }
 
 fn update(args: &Update) -> Result<()> {
+    const REPOSITORIES: &str = "repositories are up to date";
     const NONE: &str = "no repositories found. You must add one before updating";
     let path = environment::path("HELM_REPOSITORY_CONFIG");
     ensure!(path.exists(), NONE);
@@ -263,12 +264,15 @@ fn update(args: &Update) -> Result<()> {
     }
     let wanted = |entry: &&Entry| args.names.is_empty() || args.names.contains(&entry.name);
     let entries: Vec<&Entry> = file.repositories.iter().filter(wanted).collect();
+    let total = entries.len();
     report::out("Hang tight while we grab the latest from your chart repositories...\n")?;
     let failed = fetch::wait_for(async {
         let mut fetched = futures::stream::iter(entries)
             .map(|entry| async move { (entry, download(entry, args.timeout).await) })
             .buffer_unordered(AT_ONCE);
         let mut failed = Vec::new();
+        let mut done = 0;
+        progress::count(REPOSITORIES, done, total);
         while let Some((entry, outcome)) = fetched.next().await {
             let Entry { name, url, .. } = entry;
             match outcome {
@@ -282,6 +286,8 @@ fn update(args: &Update) -> Result<()> {
                     failed.push(url.clone());
                 }
             }
+            done += 1;
+            progress::count(REPOSITORIES, done, total);
         }
         Ok::<_, anyhow::Error>(failed)
     })??;

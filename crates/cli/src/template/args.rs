@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::args::{Source, Values};
+use crate::release::args::Colour;
 
 /// The flags of `helm template`.
 #[derive(Debug, Args)]
@@ -72,6 +73,15 @@ pub(crate) struct Template {
     /// Let templates resolve host names.
     #[arg(long)]
     pub(crate) enable_dns: bool,
+    /// Fetch charts that the chart needs and that are missing in its charts/, if it is a folder.
+    #[arg(long)]
+    pub(crate) dependency_update: bool,
+    #[arg(long, hide = true)]
+    pub(crate) validate: bool,
+    #[arg(long, hide = true)]
+    pub(crate) post_renderer: Option<String>,
+    #[arg(long, hide = true)]
+    post_renderer_args: Vec<String>,
     /// Behave like Helm 3 where it differs from Helm 4.
     #[arg(long)]
     pub(crate) helm3: bool,
@@ -127,6 +137,6 @@ pub(crate) struct WithoutEffect {
     kubeconfig: Option<PathBuf>,
     #[arg(long)]
     kube_context: Option<String>,
-    #[arg(long, alias = "colour")]
-    color: Option<String>,
+    #[arg(long, alias = "colour", value_enum)]
+    color: Option<Colour>,
 }

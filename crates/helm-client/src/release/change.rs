@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::apply::{self, Force, Writing, Written};
 use super::objects::{self, Identity, Target};
 use super::ownership::{Checked, Owner};
-use super::remove::{self, Policy};
+use super::remove::{self, How, Policy};
 use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, at_length, migrate, told};
 use crate::records::{Record, Records};
 
@@ -187,7 +187,7 @@ impl Releases {
         let is_adopted = |id: &&ObjectId| all || existing.contains(&id.path());
         let adopted = plan.objects.iter().filter_map(Target::id).filter(is_adopted);
         migrate::updates_to_applies(&self.cluster, adopted).await?;
-        let force = if *take_ownership {
+        let force = if *take_ownership || self.options.force_conflicts {
             Force::All
         } else {
             Force::set_in(&plan.deployed)
@@ -198,7 +198,14 @@ impl Releases {
             checked: &plan.checked,
         };
         apply::write(&self.cluster, &plan.objects, &how, written, &self.tell()).await?;
-        remove::remove(&self.cluster, &plan.dropped, &owner, Policy::OfLive, &self.tell()).await?;
+        remove::remove(
+            &self.cluster,
+            &plan.dropped,
+            &owner,
+            How::of(Policy::OfLive),
+            &self.tell(),
+        )
+        .await?;
         self.patiently(self.wait_until_ready(&written.objects)).await?;
         self.run_hooks(records, record, &after).await
     }
@@ -343,7 +350,14 @@ impl Releases {
             self.settled.note(current, &back.objects);
         }
         let made = remove::dropped(made, &plan.deployed);
-        let removed = remove::remove(&self.cluster, &made, &owner, Policy::OfManifest, &self.tell()).await?;
+        let removed = remove::remove(
+            &self.cluster,
+            &made,
+            &owner,
+            How::of(Policy::OfManifest),
+            &self.tell(),
+        )
+        .await?;
         // The next attempt must not run into objects that are still being deleted.
         self.patiently(removed.wait(&self.cluster, self.options.timeout))
             .await

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use cluster::Propagation;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::records::Driver;
 
 /// How actions are carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the flags of helm")]
 pub struct Options {
     /// How many revisions of a release are kept; 0 keeps all. Helm's `HELM_MAX_HISTORY`.
     pub max_history: i64,
@@ -26,6 +28,13 @@ pub struct Options {
     pub keep_history: bool,
     /// Whether an install creates the namespace if it does not exist. Helm's `--create-namespace`.
     pub create_namespace: bool,
+    /// Whether fields that somebody else set are taken over, where that is a conflict. Helm's `--force-conflicts`.
+    pub force_conflicts: bool,
+    /// What an uninstall does with the dependents of what it deletes. Helm's `--cascade`.
+    pub propagation: Propagation,
+    /// What the record says of a rollback or an uninstall that is done; Helm's words when it is none. Helm's
+    /// `--description`.
+    pub description: Option<String>,
     /// When to try a failed action again.
     pub retries: Retries,
     /// Where records are stored. Helm's `HELM_DRIVER`.
@@ -44,6 +53,9 @@ impl Default for Options {
             hooks: true,
             keep_history: false,
             create_namespace: false,
+            force_conflicts: false,
+            propagation: Propagation::Background,
+            description: None,
             retries: Retries::default(),
             driver: Driver::default(),
         }

@@ -71,7 +71,7 @@ impl Releases {
         for other in observed.beside_deployed() {
             earlier.extend(self.targets_of(&other).await?);
         }
-        let force = if desired.take_ownership {
+        let force = if desired.take_ownership || self.options.force_conflicts {
             Force::All
         } else {
             Force::set_in(&deployed)

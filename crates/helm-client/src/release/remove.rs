@@ -24,6 +24,23 @@ pub(super) struct Removed {
     pub(super) kept: Vec<ObjectId>,
 }
 
+/// How objects are removed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How {
+    pub(super) policy: Policy,
+    pub(super) propagation: Propagation,
+}
+
+impl How {
+    /// By this policy; what depends on the objects goes after them.
+    pub(super) fn of(policy: Policy) -> Self {
+        Self {
+            policy,
+            propagation: Propagation::Background,
+        }
+    }
+}
+
 /// Which resource policy applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
@@ -61,14 +78,14 @@ pub(super) async fn remove(
     cluster: &Cluster,
     targets: &[Target],
     owner: &Owner,
-    policy: Policy,
+    how: How,
     tell: &Tell<'_>,
 ) -> Result<Removed, Error> {
     let mut removed = Removed::default();
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
         let removals: Vec<_> = batch
             .iter()
-            .map(|target| remove_one(cluster, target, owner, policy).boxed())
+            .map(|target| remove_one(cluster, target, owner, how).boxed())
             .collect();
         let outcomes: Vec<Outcome> = stream::iter(removals)
             .buffered(AT_ONCE)
@@ -108,7 +125,7 @@ async fn remove_one(
     cluster: &Cluster,
     target: &Target,
     owner: &Owner,
-    policy: Policy,
+    How { policy, propagation }: How,
 ) -> Result<Outcome, cluster::Error> {
     let Some(id) = target.id() else {
         return Ok(Outcome::Ignored);
@@ -139,10 +156,7 @@ async fn remove_one(
         return Ok(Outcome::Kept);
     }
     let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    match cluster
-        .delete(id, &Delete::with(Propagation::Background).uid(&uid))
-        .await?
-    {
+    match cluster.delete(id, &Delete::with(propagation).uid(&uid)).await? {
         Deleted::Gone => Ok(Outcome::Gone),
         Deleted::Going => Ok(Outcome::Going { uid }),
     }

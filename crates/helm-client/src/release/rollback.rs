@@ -104,7 +104,10 @@ impl Releases {
             info: Info {
                 first_deployed: first_deployed.or(Some(now)),
                 last_deployed: Some(now),
-                description: format!("Rollback to {revision}"),
+                description: match &self.options.description {
+                    Some(description) => description.clone(),
+                    None => format!("Rollback to {revision}"),
+                },
                 status: Action::Rollback.pending(),
                 rollback_revision: revision,
                 notes: target.release.info.notes.clone(),

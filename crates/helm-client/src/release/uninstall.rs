@@ -4,7 +4,7 @@ use cluster::ObjectId;
 use helm::release::Status;
 use jiff::Timestamp;
 
-use super::remove::{self, Policy};
+use super::remove::{self, How, Policy};
 use super::{Action, Error, Releases};
 use crate::records::{Observed, Record, Records};
 
@@ -76,8 +76,11 @@ impl Releases {
                 "somebody else made the newest revision: its hooks do not run, and of its objects those go that are of the release");
         }
         let owner = self.owner(&record.release);
-        let removed =
-            remove::remove(&self.cluster, &targets, &owner, Policy::OfManifest, &self.tell()).await?;
+        let how = How {
+            policy: Policy::OfManifest,
+            propagation: self.options.propagation,
+        };
+        let removed = remove::remove(&self.cluster, &targets, &owner, how, &self.tell()).await?;
         self.patiently(removed.wait(&self.cluster, self.options.timeout))
             .await?;
         self.settled
@@ -96,7 +99,10 @@ impl Releases {
         }
         if *record.status() != Status::Uninstalled {
             record.release.info.status = Status::Uninstalled;
-            "Uninstallation complete".clone_into(&mut record.release.info.description);
+            let description = self.options.description.as_deref();
+            description
+                .unwrap_or("Uninstallation complete")
+                .clone_into(&mut record.release.info.description);
             self.update(records, record).await?;
         }
         Ok(())

@@ -242,16 +242,27 @@ impl<'a> Trial<'a> {
         if self.maker != Tool::Kco && self.operator != Tool::Kco {
             return Ok(());
         }
-        let commands: [&[&str]; 9] = [
+        let commands: [&[&str]; 14] = [
             &["list"],
             &["list", "--output", "json"],
             &["history", RELEASE],
+            &["list", "--time-format", "2006-01-02 15:04"],
             &["history", RELEASE, "--output", "json"],
+            &["history", RELEASE, "--show-rollback-revision"],
             &["get", "manifest", RELEASE],
             &["get", "values", RELEASE],
             &["get", "values", RELEASE, "--all", "--output", "json"],
             &["get", "hooks", RELEASE],
             &["get", "notes", RELEASE],
+            &["get", "metadata", RELEASE],
+            &["get", "metadata", RELEASE, "--output", "json"],
+            &[
+                "get",
+                "all",
+                RELEASE,
+                "--template",
+                "{{.Release.Name}} {{.Release.Info.Status}} {{.Release.Chart.Metadata.APIVersion}}",
+            ],
         ];
         for command in commands {
             let helm = self.run(Tool::Helm4, command)?;

@@ -4,6 +4,7 @@
 //! After each step, the output, the status and all files must be the same, including the files' modes.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +21,7 @@ use local_cluster::registry;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::verbs::{Compared, Row, Table};
+use super::verbs::{self, Compared, Row, Table};
 use crate::http_server::{Answer, Asked};
 use crate::{HttpServer, host_platform, image, site};
 
@@ -163,18 +164,94 @@ const SCRIPTS: &[&[Step]] = &[
         effects("create begun --starter absent"),
         same("lint fresh"),
     ],
+    &[
+        same("package web --sign --key Signer --keyring keys/rsa.secret --destination made"),
+        same("package web --sign --key signer@example.com --keyring keys/rsa.secret.asc --destination made"),
+        same("package plus --sign --key Signer --keyring keys/ed25519.secret --destination made"),
+        same(
+            "package web plus --sign --key Signer --keyring keys/rsa-locked.secret --passphrase-file tiger --destination made",
+        ),
+        typed(
+            "package plus --sign --key Signer --keyring keys/nistp256-locked.secret --passphrase-file - --destination made",
+            "tiger\n",
+            Compared::All,
+        ),
+        same(
+            "package web --sign --key Signer --keyring keys/nistp384-locked.secret --passphrase-file tiger --destination made",
+        ),
+        same(
+            "package web --sign --key Signer --keyring keys/sha256-aes256-locked.secret --passphrase-file tiger --destination made",
+        ),
+        effects("package web --sign --keyring keys/rsa.secret --destination made"),
+        effects("package web --sign --key nobody --keyring keys/rsa.secret --destination made"),
+        effects("package web --sign --key Signer --keyring keys/rsa.public --destination made"),
+        effects("package web --sign --key Signer --keyring keys/absent --destination made"),
+        effects("package web --sign --key Signer --keyring keys/two.secret --destination made"),
+        effects("package web --sign --key Signer --keyring keys/ed25519-locked.secret --destination made"),
+        effects(
+            "package web --sign --key Signer --keyring keys/ed25519-locked.secret --passphrase-file old.yaml --destination made",
+        ),
+        effects(
+            "package web --sign --key Signer --keyring keys/ed25519-locked.secret --passphrase-file absent --destination made",
+        ),
+    ],
+    &[
+        same("verify by-helm/rsa/web-1.0.0.tgz --keyring keys/rsa.public"),
+        same("verify by-kco/rsa/web-1.0.0.tgz --keyring keys/rsa.public"),
+        same("verify by-kco/rsa/web-1.0.0.tgz --keyring keys/rsa.asc"),
+        same("verify by-kco/rsa/web-1.0.0.tgz --keyring keys/rsa.kbx"),
+        same("verify by-helm/ed25519-locked/web-1.0.0.tgz --keyring keys/ed25519-locked.public"),
+        same("verify by-kco/ed25519-locked/web-1.0.0.tgz --keyring keys/ed25519-locked.public"),
+        same("verify by-helm/nistp256-locked/web-1.0.0.tgz --keyring keys/nistp256-locked.public"),
+        same("verify by-kco/nistp256-locked/web-1.0.0.tgz --keyring keys/nistp256-locked.public"),
+        same("verify by-helm/nistp384-locked/web-1.0.0.tgz --keyring keys/nistp384-locked.public"),
+        same("verify by-kco/nistp384-locked/web-1.0.0.tgz --keyring keys/nistp384-locked.public"),
+        effects("verify by-helm/rsa/web-1.0.0.tgz --keyring keys/ed25519.public"),
+        effects("verify by-helm/rsa/web-1.0.0.tgz"),
+        effects("verify by-helm/changed/web-1.0.0.tgz --keyring keys/rsa.public"),
+        effects("verify by-helm/renamed/web-1.0.1.tgz --keyring keys/rsa.public"),
+        effects("verify plus-1.1.0+b.tgz --keyring keys/rsa.public"),
+        effects("verify web-1.0.0.tgz --keyring keys/rsa.public"),
+        effects("verify web --keyring keys/rsa.public"),
+        effects("verify old.yaml --keyring keys/rsa.public"),
+        effects("verify absent.tgz --keyring keys/rsa.public"),
+        effects("verify"),
+        same("template one by-helm/rsa/web-1.0.0.tgz --verify --keyring keys/rsa.public"),
+        effects("template one web-1.0.0.tgz --verify --keyring keys/rsa.public"),
+        same("show chart by-kco/rsa/web-1.0.0.tgz --verify --keyring keys/rsa.public"),
+        same("pull REPOSITORY/signed/web-1.0.0.tgz --prov"),
+        same("pull REPOSITORY/signed/web-1.0.0.tgz --verify --keyring keys/rsa.public --destination keys"),
+        effects(
+            "pull REPOSITORY/signed/web-1.0.0.tgz --verify --keyring keys/ed25519.public --destination keys",
+        ),
+        effects("pull REPOSITORY/charts/web-1.0.1.tgz --prov"),
+        typed(
+            "registry login REGISTRY --plain-http -u robot --password-stdin",
+            "correct-horse-battery\n",
+            Compared::All,
+        ),
+        same("push by-kco/rsa/web-1.0.0.tgz oci://REGISTRY/charts --plain-http"),
+        effects("pull oci://REGISTRY/charts/web --version 1.0.0 --plain-http --prov --destination keys"),
+        effects(
+            "pull oci://REGISTRY/charts/web --version 1.0.0 --plain-http --verify --keyring keys/rsa.public --destination keys",
+        ),
+    ],
 ];
+
+/// The keys that charts are signed with before the scripts begin.
+const KEYS: [&str; 4] = ["rsa", "ed25519-locked", "nistp256-locked", "nistp384-locked"];
 
 /// Takes all steps with both programs.
 ///
 /// # Errors
 /// When a part cannot be built, `kco` is not built, or something does not start.
 pub(super) fn run(table: &mut Table) -> Result<()> {
-    let helm = site::helm()?;
+    let (helm, kco) = (site::helm()?, image::binary("kco")?);
     let material = material(&helm)?;
+    sign(material.path(), &helm, &kco)?;
     let repository = serve(material.path())?;
     for script in SCRIPTS {
-        let ours = Stage::new(image::binary("kco")?, material.path(), &repository)?;
+        let ours = Stage::new(kco.clone(), material.path(), &repository)?;
         let theirs = Stage::new(helm.clone(), material.path(), &repository)?;
         for step in *script {
             let fault = difference(&ours.take(step)?, &theirs.take(step)?, step.compared);
@@ -262,10 +339,65 @@ fn material(helm: &Path) -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// A repository without a login below `/charts`, and one with a password below `/closed`.
+/// The same chart signed by both with each of the keys, and what gpg says to the signatures of `kco`.
+fn sign(material: &Path, helm: &Path, kco: &Path) -> Result<()> {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/charts/tests/signatures/secret");
+    copy(&kept, &material.join("keys"))?;
+    fs::write(material.join("tiger"), "tiger\n")?;
+    let two = ["rsa.secret", "ed25519.secret"].map(|name| fs::read(kept.join(name)));
+    let two: Result<Vec<_>, _> = two.into_iter().collect();
+    fs::write(material.join("keys/two.secret"), two?.concat())?;
+    let run = |program: &Path, arguments: &str| -> Result<()> {
+        let mut command = Command::new(program);
+        let output = command
+            .args(arguments.split(' '))
+            .current_dir(material)
+            .env("GNUPGHOME", material.join("no-keys"))
+            .output()
+            .with_context(|| format!("could not start {}", program.display()))?;
+        ensure!(output.status.success(), "{arguments}: {output:?}");
+        Ok(())
+    };
+    for (by, program) in [("helm", helm), ("kco", kco)] {
+        for key in KEYS {
+            let made = format!("by-{by}/{key}");
+            run(
+                program,
+                &format!(
+                    "package web --version 1.0.0 --sign --key Signer --keyring keys/{key}.secret --passphrase-file tiger \
+                     --destination {made}"
+                ),
+            )?;
+            // Of Helm's signatures gpg 2.2 reads only some: they have no checksum.
+            if by == "kco" {
+                let verified = format!("--keyring ./keys/{key}.public {made}/web-1.0.0.tgz.prov");
+                run(Path::new("gpgv"), &verified)?;
+            }
+        }
+    }
+    let signed = material.join("by-helm/rsa");
+    copy(&signed, &material.join("signed"))?;
+    let changed = material.join("by-helm/changed");
+    copy(&signed, &changed)?;
+    fs::copy(
+        material.join("charts/web-1.0.1.tgz"),
+        changed.join("web-1.0.0.tgz"),
+    )?;
+    let renamed = material.join("by-helm/renamed");
+    fs::create_dir_all(&renamed)?;
+    for end in ["tgz", "tgz.prov"] {
+        fs::copy(
+            signed.join(format!("web-1.0.0.{end}")),
+            renamed.join(format!("web-1.0.1.{end}")),
+        )?;
+    }
+    Ok(())
+}
+
+/// A repository of everybody below `/charts` and `/signed`, and one of who knows the password below `/closed`.
 fn serve(material: &Path) -> Result<HttpServer> {
     let mut files = BTreeMap::new();
-    for served in ["charts", "closed"] {
+    for served in ["charts", "closed", "signed"] {
         for entry in fs::read_dir(material.join(served))? {
             let entry = entry?;
             let path = format!("/{served}/{}", entry.file_name().to_string_lossy());
@@ -427,7 +559,18 @@ impl Stage {
             let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
             let content = fs::read(&path)?;
             let shown = if path.extension().is_some_and(|extension| extension == "tgz") {
-                format!("{:?}", Sha256::digest(&content))
+                if name.starts_with("charts/made/") {
+                    verbs::listed(&content)?
+                } else {
+                    format!("{:?}", Sha256::digest(&content))
+                }
+            } else if name.starts_with("charts/made/") {
+                // The signatures differ, and the archives are not compressed by the same program.
+                let archive = fs::read(path.with_extension(""))?;
+                let digest = hex(&Sha256::digest(&archive));
+                let text = self.hidden(&content).replace(&digest, "<digest>");
+                let signed = text.split_once("-----BEGIN PGP SIGNATURE-----");
+                signed.map_or(text.clone(), |(signed, _)| signed.to_owned())
             } else {
                 let text = self.hidden(&content);
                 let is_time = |line: &&str| {
@@ -444,6 +587,13 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

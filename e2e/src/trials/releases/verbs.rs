@@ -145,7 +145,22 @@ const CASES: &[Case] = &[
         compared: Compared::All,
         variables: &[("SOURCE_DATE_EPOCH", "1700000000")],
     },
+    same(&["--namespace", "shop", "lint", "web"]),
+    same(&["-n", "shop", "template", "one", "web"]),
+    same(&["template", "-n", "shop", "one", "web"]),
     same(&["env", "HELM_NAMESPACE"]),
+    same(&["--namespace", "shop", "env", "HELM_NAMESPACE"]),
+    same(&[
+        "env",
+        "HELM_REPOSITORY_CONFIG",
+        "--repository-config",
+        "here.yaml",
+    ]),
+    same(&["--registry-config", "here.json", "env", "HELM_REGISTRY_CONFIG"]),
+    same(&["repo", "list", "--repository-config", "absent.yaml"]),
+    effects(&["template", "local", "--dependency-update"]),
+    same(&["template", "web", "--name-template", "{{ \"a\" }}-b"]),
+    effects(&["template", "web", "--validate"]),
     same(&["env", "HELM_REGISTRY_CONFIG"]),
     same(&["env", "HELM_ABSENT"]),
     Case {
@@ -324,8 +339,69 @@ pub fn run() -> Result<Table> {
             fault: ours.difference(&theirs, case.compared),
         });
     }
+    compare_flags(&kco, &helm, "", &mut table)?;
     super::scripts::run(&mut table)?;
     Ok(table)
+}
+
+/// Verbs of Helm that are for its plugins and a website, or that `kco` has in another form: each shell is an argument of
+/// `completion`.
+const OTHER_VERBS: &[&str] = &[
+    "plugin",
+    "search hub",
+    "completion bash",
+    "completion zsh",
+    "completion fish",
+    "completion powershell",
+    "help",
+];
+
+/// Asks Helm for its verbs below this one and for their flags, and `kco` whether it knows each. Those of all verbs are asked
+/// for once.
+fn compare_flags(kco: &Path, helm: &Path, verb: &str, table: &mut Table) -> Result<()> {
+    let words: Vec<&str> = verb.split_whitespace().collect();
+    let printed = |program: &Path, more: &[&str]| -> Result<String> {
+        let output = Command::new(program).args(&words).args(more).output();
+        let output = output.with_context(|| format!("could not start {}", program.display()))?;
+        let both = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&both).into_owned())
+    };
+    let shown = printed(helm, &["--help"])?;
+    let mut missing = Vec::new();
+    let mut known = 0;
+    let own = shown.split("Global Flags:").next().unwrap_or_default();
+    let indented = own.lines().filter(|line| line.starts_with("  "));
+    for flag in indented.filter_map(|line| long_flag(line.trim_start())) {
+        // What stands behind a flag that is not known is not looked at.
+        if printed(kco, &[&format!("--{flag}=1"), "--help"])?.contains("unexpected argument") {
+            missing.push(flag.to_owned());
+        } else {
+            known += 1;
+        }
+    }
+    table.rows.push(Row {
+        command: format!("{verb} --help, {known} flags").trim_start().to_owned(),
+        fault: (!missing.is_empty()).then(|| format!("kco does not know {}", missing.join(", "))),
+    });
+    let listed = shown.split("Available Commands:\n").nth(1).unwrap_or_default();
+    for line in listed.lines().take_while(|line| line.starts_with("  ")) {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let below = format!("{verb} {name}").trim_start().to_owned();
+        if !OTHER_VERBS.contains(&below.as_str()) {
+            compare_flags(kco, helm, &below, table)?;
+        }
+    }
+    Ok(())
+}
+
+/// The long name in a line of help: `-n, --namespace string   namespace scope for this request`.
+fn long_flag(line: &str) -> Option<&str> {
+    let behind = match line.split_once(", --") {
+        Some((short, behind)) if short.len() == 2 && short.starts_with('-') => behind,
+        _ => line.strip_prefix("--")?,
+    };
+    let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    Some(&behind[..end.unwrap_or(behind.len())])
 }
 
 /// The result of a command, and the contents of the folder after it.
@@ -422,7 +498,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
 }
 
 /// The contents of an archive, in order: path, mode, content. Times are only listed if they are not those of the trial.
-fn listed(archive: &[u8]) -> Result<String> {
+pub(super) fn listed(archive: &[u8]) -> Result<String> {
     let mut text = format!("head {:?}\n", &archive.get(..4));
     for entry in tar::Archive::new(GzDecoder::new(archive)).entries()? {
         let mut entry = entry?;
