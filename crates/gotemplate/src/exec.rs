@@ -629,7 +629,7 @@ impl<'e> Execution<'e> {
         index: Reflect,
         element: &Reflect,
     ) -> Result {
-        match (pipe.variables.as_slice(), pipe.is_assign) {
+        match (&pipe.variables[..], pipe.is_assign) {
             ([], _) => {}
             ([only], true) => self.assign(frame, only.id, &only.name, element.clone())?,
             ([_], false) => self.variables[mark - 1].1 = element.clone(),
