@@ -106,12 +106,18 @@ impl Frozen {
 impl FrozenMap {
     /// A map of the entries; of several with the same key, the last one wins.
     pub fn new(entries: impl IntoIterator<Item = (Str, Frozen)>) -> Self {
-        let entries: Vec<(Str, Frozen)> = entries.into_iter().collect();
-        if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
-            return Self::sorted(entries.into());
+        let mut entries: Vec<(Str, Frozen)> = entries.into_iter().collect();
+        if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            entries.dedup_by(|later, earlier| {
+                let is_same = later.0 == earlier.0;
+                if is_same {
+                    std::mem::swap(later, earlier);
+                }
+                is_same
+            });
         }
-        let by_key: BTreeMap<Str, Frozen> = entries.into_iter().collect();
-        Self::sorted(by_key.into_iter().collect())
+        Self::sorted(entries.into())
     }
 
     fn sorted(entries: Box<[(Str, Frozen)]>) -> Self {
@@ -145,7 +151,9 @@ impl FrozenMap {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&Frozen> {
+    /// The value of a key.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&Frozen> {
+        let key = key.as_ref();
         let entries = self.entries();
         let at = entries
             .binary_search_by(|(known, _)| known.as_bytes().cmp(key))

@@ -18,7 +18,11 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 pub use decode::{Build, Key};
 pub(crate) use glance::Glance;
-use gotemplate::{string::Str, types, value};
+use gotemplate::{
+    frozen::{Frozen, FrozenMap},
+    string::Str,
+    types, value,
+};
 use serde_json::{Map, Number, Value};
 pub use write::{to_string, to_yaml, to_yaml_pretty};
 
@@ -300,6 +304,51 @@ impl<'v> Build<'v> for Template {
 
     fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: value::Value) {
         map.insert(key.into_text().into(), value);
+    }
+}
+
+/// Builds frozen values with all numbers as floats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrozenFloats;
+
+impl<'v> Build<'v> for FrozenFloats {
+    type Value = Frozen;
+    type Map = Vec<(Str, Frozen)>;
+
+    fn null(&self) -> Frozen {
+        Frozen::Nil
+    }
+
+    fn bool(&self, value: bool) -> Frozen {
+        Frozen::Bool(value)
+    }
+
+    fn int(&self, value: i64) -> Frozen {
+        Frozen::Float64(value as f64)
+    }
+
+    fn uint(&self, value: u64) -> Frozen {
+        Frozen::Float64(value as f64)
+    }
+
+    fn float(&self, value: f64) -> Frozen {
+        Frozen::Float64(value)
+    }
+
+    fn string(&self, value: Cow<'v, str>) -> Frozen {
+        Frozen::String(value.into())
+    }
+
+    fn list(&self, items: Vec<Frozen>) -> Frozen {
+        Frozen::List(items.into())
+    }
+
+    fn map(&self, map: Self::Map) -> Frozen {
+        Frozen::Map(FrozenMap::new(map))
+    }
+
+    fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: Frozen) {
+        map.push((key.into_text().into(), value));
     }
 }
 
