@@ -11,6 +11,7 @@ use gotemplate::{
     set::Set,
     value::{CycleGuard, Map as GoMap, Value as GoValue},
 };
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -510,7 +511,7 @@ fn is_partial(path: &str) -> bool {
 fn without_no_value(output: Vec<u8>) -> String {
     let text = String::from_utf8(output)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    if text.contains("<no value>") {
+    if memmem::find(text.as_bytes(), b"<no value>").is_some() {
         text.replace("<no value>", "")
     } else {
         text
