@@ -7,6 +7,7 @@ mod document;
 mod emit;
 mod glance;
 mod order;
+mod outline;
 mod parser;
 mod reader;
 mod resolve;
@@ -190,10 +191,21 @@ pub fn parse_with<V>(input: &[u8], build: &impl for<'v> Build<'v, Value = V>) ->
     first(input, build, false)
 }
 
-/// Parses the first document like [`parse_typed`], to look at it without copying its texts.
+/// Parses the first document like [`parse_typed`], to look at its fields and its `metadata` without copying their texts. Deeper
+/// mappings may appear empty.
 pub(crate) fn glance<R>(input: &[u8], look: impl FnOnce(&Glance<'_>) -> R) -> Result<R, Error> {
     let source = reader::read(input);
-    let looked = match Stream::new(&source).next() {
+    if source.refusal.is_none()
+        && let Some(seen) = outline::outline(&source.text)
+    {
+        return Ok(look(&seen));
+    }
+    parsed_glance(&source, look)
+}
+
+/// The same by the parser alone.
+fn parsed_glance<R>(source: &reader::Source<'_>, look: impl FnOnce(&Glance<'_>) -> R) -> Result<R, Error> {
+    let looked = match Stream::new(source).next() {
         Ok(Some(document)) => decode::decode(&document, &glance::Glancer, false).map(|seen| look(&seen)),
         Ok(None) => Ok(look(&Glance::Null)),
         Err(problem) => Err(problem),
