@@ -207,7 +207,7 @@ impl Parts {
             "values.yaml" => {
                 chart.values = values::read_frozen(helm, &file.data).map_err(Error::Values)?;
             }
-            "values.schema.json" => chart.schema = Some(Schema::new(file.data.to_vec())),
+            "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
             "requirements.yaml" => {
                 self.has_metadata = true;
                 let found = document("requirements.yaml", &file.data)?;
