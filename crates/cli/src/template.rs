@@ -122,7 +122,7 @@ pub(crate) fn context(enable_dns: bool) -> Result<Context> {
         // Reading this device does not fail once it is open.
         let _ = random.read_exact(bytes);
     };
-    let context = Context::new(jiff::Timestamp::now(), fill).with_time_zone(jiff::tz::TimeZone::system());
+    let context = Context::new(jiff::Timestamp::now(), fill).with_lazy_time_zone(jiff::tz::TimeZone::system);
     Ok(if enable_dns {
         context.with_resolver(Hosts)
     } else {

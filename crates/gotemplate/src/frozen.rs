@@ -6,7 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
+    changes::{self, Time},
     string::Str,
+    types,
     value::{List, Map, Value, Weight},
 };
 
@@ -90,6 +92,11 @@ impl Frozen {
 
     /// The value for use in templates; maps in it are still frozen.
     pub fn thaw(&self) -> Value {
+        self.thaw_at(changes::created())
+    }
+
+    /// The same, for a map that was created at that time.
+    fn thaw_at(&self, created: Time) -> Value {
         match self {
             Self::Nil => Value::Nil,
             Self::Bool(b) => Value::Bool(*b),
@@ -97,8 +104,10 @@ impl Frozen {
             Self::Uint64(n) => Value::Uint64(*n),
             Self::Float64(f) => Value::Float64(*f),
             Self::String(text) => Value::String(text.clone()),
-            Self::List(items) => Value::List(items.iter().map(Self::thaw).collect::<List>()),
-            Self::Map(map) => Value::Map(Map::frozen(map.clone())),
+            Self::List(items) => {
+                Value::List(items.iter().map(|item| item.thaw_at(created)).collect::<List>())
+            }
+            Self::Map(map) => Value::Map(Map::frozen_at(&types::MAP, map.clone(), created)),
         }
     }
 }
@@ -183,9 +192,12 @@ impl FrozenMap {
         self.0.has_nil
     }
 
-    pub(crate) fn thaw(&self) -> BTreeMap<Str, Value> {
+    /// The entries, for a map that was created at that time.
+    pub(crate) fn thaw(&self, created: Time) -> BTreeMap<Str, Value> {
         let entries = self.entries().iter();
-        entries.map(|(key, value)| (key.clone(), value.thaw())).collect()
+        entries
+            .map(|(key, value)| (key.clone(), value.thaw_at(created)))
+            .collect()
     }
 }
 
