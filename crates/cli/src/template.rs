@@ -58,7 +58,7 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
     }
     let (name, reference) = name_and_chart(args, helm)?;
     let values = values::merged_as(&args.values, helm)?;
-    let chart = chart_at::locate_as(&reference, &args.source, helm)?.chart;
+    let chart = chart_at::load_as(&reference, &args.source, helm)?;
     check_as(&chart, helm)?;
     check_release_name_as(&name, helm)?;
 
