@@ -1,10 +1,9 @@
 //! Finds the chart that a command line names: on disk, in a repository, in a registry (Helm's `LocateChart`).
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::Result;
-use charts::source::folder;
+use charts::source::{Archive, folder};
 use helm::digest::sha256;
 use helm::{
     chart::{Chart, ChartOptions, File},
@@ -22,7 +21,7 @@ pub(crate) struct Located {
 
 /// Loads the chart. Without `--repo` a path that exists wins over everything else.
 pub(crate) fn load(reference: &str, args: &args::Source) -> Result<Chart> {
-    Ok(locate(reference, args)?.chart)
+    load_as(reference, args, HelmLine::Four)
 }
 
 /// Loads the chart, with its digest.
@@ -30,20 +29,18 @@ pub(crate) fn locate(reference: &str, args: &args::Source) -> Result<Located> {
     locate_as(reference, args, HelmLine::Four)
 }
 
-/// [`locate`] by the rules of a given line of Helm.
-pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
-    let options = ChartOptions::from(helm);
-    if let Some(path) = fetch::on_disk(reference, args)? {
-        return on_disk(path, options);
-    }
-    let archive = fetch::archive(reference, args)?;
+fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
+    let options = helm.into();
+    let found = Found::at(reference, args, options)?;
+    let digest = found.digest();
     Ok(Located {
-        chart: Chart::from_archive(&archive.bytes, options)?,
-        digest: archive.digest,
+        chart: found.chart(options)?,
+        digest,
     })
 }
 
-/// [`locate_as`], after charts that one in a folder needs were fetched into it, if they are missing.
+/// Like [`locate`], by the rules of a given line of Helm, after the missing charts that a chart in a folder needs were
+/// fetched into it.
 pub(crate) fn complete(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
     let located = locate_as(reference, args, helm)?;
     let folder = fetch::on_disk(reference, args)?.filter(|path| path.is_dir());
@@ -56,20 +53,49 @@ pub(crate) fn complete(reference: &str, args: &args::Source, helm: HelmLine) -> 
     }
 }
 
-/// Like Helm's, the error describes the fault without the path, which the user has just typed.
-fn on_disk(path: &Path, options: ChartOptions) -> Result<Located> {
-    let (chart, digest) = if path.is_dir() {
-        let files = folder::files_as(path, options)?;
-        let digest = digest_of(&files);
-        (Chart::from_files(files, options)?, digest)
-    } else {
+/// [`load`] by the rules of a given line of Helm.
+pub(crate) fn load_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Chart> {
+    Found::at(reference, args, helm.into())?.chart(helm.into())
+}
+
+/// A chart before it is loaded.
+enum Found {
+    Folder(Vec<File>),
+    File(Vec<u8>),
+    Fetched(Archive),
+}
+
+impl Found {
+    fn at(reference: &str, args: &args::Source, options: ChartOptions) -> Result<Self> {
+        let Some(path) = fetch::on_disk(reference, args)? else {
+            return Ok(Self::Fetched(fetch::archive(reference, args)?));
+        };
+        if path.is_dir() {
+            return Ok(Self::Folder(folder::files_as(path, options)?));
+        }
         let archive = fs::read(path).map_err(|source| folder::Error::Read {
             path: path.to_owned(),
             source,
         })?;
-        (Chart::from_archive(&archive, options)?, sha256(&archive))
-    };
-    Ok(Located { chart, digest })
+        Ok(Self::File(archive))
+    }
+
+    fn digest(&self) -> String {
+        match self {
+            Self::Folder(files) => digest_of(files),
+            Self::File(archive) => sha256(archive),
+            Self::Fetched(archive) => archive.digest.clone(),
+        }
+    }
+
+    /// The chart. Like Helm's, the error describes the fault without the path, which the user has just typed.
+    fn chart(self, options: ChartOptions) -> Result<Chart> {
+        Ok(match self {
+            Self::Folder(files) => Chart::from_files(files, options)?,
+            Self::File(archive) => Chart::from_archive(&archive, options)?,
+            Self::Fetched(archive) => Chart::from_archive(&archive.bytes, options)?,
+        })
+    }
 }
 
 /// The same files give the same digest, wherever their folder is.

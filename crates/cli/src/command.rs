@@ -122,10 +122,43 @@ enum Command {
     Docs(completion::Docs),
 }
 
+/// `kco template` alone, because setting up clap for all other commands takes as long as rendering a small chart.
+#[derive(Debug, Parser)]
+#[command(name = "kco", version)]
+struct Rendering {
+    #[command(flatten)]
+    everywhere: Everywhere,
+    #[command(subcommand)]
+    command: OnlyTemplate,
+}
+
+#[derive(Debug, Subcommand)]
+enum OnlyTemplate {
+    Template(Box<template::args::Template>),
+}
+
+impl Rendering {
+    /// Parses the command line of `kco template`. `None` for any error, as only [`Kco`] knows enough to word it.
+    fn of(arguments: &[OsString]) -> Option<Kco> {
+        if arguments.get(1)? != "template" {
+            return None;
+        }
+        let Self { everywhere, command } = Self::try_parse_from(arguments).ok()?;
+        let OnlyTemplate::Template(args) = command;
+        Some(Kco {
+            everywhere,
+            command: Command::Template(args),
+        })
+    }
+}
+
 impl Kco {
     /// Parses a command line; its first argument is the name that the program was called by.
     pub(crate) fn of(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
+        if let Some(kco) = Rendering::of(&arguments) {
+            return Ok(kco);
+        }
         let called = arguments.first().map(Path::new).and_then(Path::file_stem);
         let mut command = Self::command();
         if called.is_some_and(|called| called == PLUGIN) {

@@ -64,12 +64,11 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
     }
     let (name, reference) = name_and_chart(args, helm)?;
     let values = values::merged_as(&args.values, helm)?;
-    let located = if args.dependency_update {
-        chart_at::complete(&reference, &args.source, helm)?
+    let chart = if args.dependency_update {
+        chart_at::complete(&reference, &args.source, helm)?.chart
     } else {
-        chart_at::locate_as(&reference, &args.source, helm)?
+        chart_at::load_as(&reference, &args.source, helm)?
     };
-    let chart = located.chart;
     check_as(&chart, helm)?;
     check_release_name_as(&name, helm)?;
 
@@ -133,7 +132,7 @@ pub(crate) fn context(enable_dns: bool) -> Result<Context> {
         // Reading this device does not fail once it is open.
         let _ = random.read_exact(bytes);
     };
-    let context = Context::new(jiff::Timestamp::now(), fill).with_time_zone(jiff::tz::TimeZone::system());
+    let context = Context::new(jiff::Timestamp::now(), fill).with_lazy_time_zone(jiff::tz::TimeZone::system);
     Ok(if enable_dns {
         context.with_resolver(Hosts)
     } else {

@@ -1,6 +1,6 @@
 //! The parse tree of a template, and how Go prints its nodes.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use crate::{builtin::Builtin, function::Function, string::Str};
 
@@ -67,7 +67,7 @@ impl Tree {
 #[derive(Clone, Debug, Default)]
 pub struct List {
     /// The nodes.
-    pub nodes: Vec<Node>,
+    pub nodes: Box<[Node]>,
 }
 
 impl List {
@@ -81,6 +81,59 @@ impl List {
     }
 }
 
+/// A part of a source text, without a copy of it.
+#[derive(Clone)]
+pub struct Excerpt {
+    text: Str,
+    range: Range<usize>,
+}
+
+impl Excerpt {
+    /// The bytes of that range, which must lie within the text.
+    pub(crate) fn new(text: &Str, range: Range<usize>) -> Self {
+        Self {
+            text: text.clone(),
+            range,
+        }
+    }
+}
+
+impl std::ops::Deref for Excerpt {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.text[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        String::from_utf8_lossy(self).fmt(f)
+    }
+}
+
+/// How a string literal is written.
+#[derive(Clone, Debug)]
+pub enum Quotes {
+    /// The value between double quotes.
+    Double,
+    /// The value between backquotes.
+    Raw,
+    /// With escapes: the literal with its quotes.
+    Escaped(Box<Str>),
+}
+
+impl Quotes {
+    /// Compares a literal with its value.
+    pub(crate) fn of(written: &[u8], text: &[u8]) -> Self {
+        match written {
+            [b'"', inner @ .., b'"'] if inner == text => Self::Double,
+            [b'`', inner @ .., b'`'] if inner == text => Self::Raw,
+            _ => Self::Escaped(Box::new(written.into())),
+        }
+    }
+}
+
 /// A node of a template.
 #[derive(Clone, Debug)]
 pub enum Node {
@@ -89,7 +142,7 @@ pub enum Node {
         /// Position in the source.
         pos: usize,
         /// The text, trimmed.
-        text: Box<[u8]>,
+        text: Excerpt,
     },
     /// `{{ pipe }}`
     Action {
@@ -144,9 +197,9 @@ pub struct Pipe {
     /// Whether the variables are assigned (`=`) rather than declared (`:=`).
     pub is_assign: bool,
     /// The variables that get the value.
-    pub variables: Vec<Variable>,
+    pub variables: Box<[Variable]>,
     /// The commands.
-    pub commands: Vec<Command>,
+    pub commands: Box<[Command]>,
 }
 
 /// The name of a variable.
@@ -164,7 +217,7 @@ pub struct Command {
     /// Position in the source.
     pub pos: usize,
     /// The operand and the arguments; at least one.
-    pub args: Vec<Expr>,
+    pub args: Box<[Expr]>,
 }
 
 /// An operand.
@@ -193,8 +246,8 @@ pub enum Expr {
     String {
         /// Position in the source.
         pos: usize,
-        /// As written, with quotes.
-        quoted: Str,
+        /// How the literal is written.
+        quotes: Quotes,
         /// Its value.
         text: Str,
     },
@@ -407,7 +460,11 @@ impl fmt::Display for Expr {
             Self::Nil { .. } => f.write_str("nil"),
             Self::Bool { value, .. } => value.fmt(f),
             Self::Number(number) => number.text.fmt(f),
-            Self::String { quoted, .. } => quoted.fmt(f),
+            Self::String { quotes, text, .. } => match quotes {
+                Quotes::Double => write!(f, "\"{text}\""),
+                Quotes::Raw => write!(f, "`{text}`"),
+                Quotes::Escaped(written) => written.fmt(f),
+            },
             Self::Field { names, .. } => fields(names, f),
             Self::Variable {
                 variable,

@@ -7,8 +7,10 @@ use crate::{
     ast::{Branch, Callee, Command, Expr, Ideal, List, Location, Node, Number, Pipe, Tree},
     budget::STEPS_AT_ONCE,
     builtin::{self, Builtin},
+    changes::Watch,
     format,
     function::{self, Call, Function, Runtime},
+    include_cache::{Cost, IncludeCache},
     quote,
     reflect::Reflect,
     set::Set,
@@ -41,6 +43,10 @@ pub struct Options<'h> {
     pub budget: Option<&'h Budget<'h>>,
     /// Returned to functions by [`Call::host`].
     pub host: &'h dyn Any,
+    /// Outputs of included templates, shared by executions with the same set and host.
+    pub include_cache: Option<&'h IncludeCache>,
+    /// A number that changes whenever a function returns a result that it may not return again, such as a random one.
+    pub host_changes: Option<&'h dyn Fn() -> u64>,
 }
 
 impl Default for Options<'_> {
@@ -50,6 +56,8 @@ impl Default for Options<'_> {
             limits: Limits::default(),
             budget: None,
             host: &(),
+            include_cache: None,
+            host_changes: None,
         }
     }
 }
@@ -169,6 +177,8 @@ pub(crate) fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>)
     let mut execution = Execution {
         set,
         host: options.host,
+        include_cache: options.include_cache,
+        host_changes: options.host_changes,
         missing_key: options.missing_key,
         limits: *budget.limits(),
         budget,
@@ -178,6 +188,7 @@ pub(crate) fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>)
         variables: Vec::new(),
         base: 0,
         depth: 0,
+        deepest: 0,
         steps: 0,
         max_output: budget.output_left(),
         buffers: Vec::new(),
@@ -193,6 +204,8 @@ pub(crate) fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>)
 struct Execution<'e> {
     set: &'e Set,
     host: &'e dyn Any,
+    include_cache: Option<&'e IncludeCache>,
+    host_changes: Option<&'e dyn Fn() -> u64>,
     missing_key: MissingKey,
     limits: Limits,
     budget: &'e Budget<'e>,
@@ -204,6 +217,8 @@ struct Execution<'e> {
     variables: Vec<(u32, Reflect)>,
     base: usize,
     depth: usize,
+    /// The greatest depth since the innermost watched template started.
+    deepest: usize,
     /// Steps taken from the budget but not used yet.
     steps: u32,
     /// What the budget has left for this execution.
@@ -342,13 +357,25 @@ fn quoted(text: &[u8]) -> String {
 impl<'e> Execution<'e> {
     fn execute_named(&mut self, name: &Str, data: Value) -> Result {
         let Some(tree) = self.lookup(name) else {
-            return Err(Error::new(format!(
-                "template: no template {} associated with template {}",
-                quoted(name),
-                quoted(self.set.name())
-            )));
+            return Err(self.not_found(name));
         };
         self.execute_tree(&tree, &Reflect::concrete(data))
+    }
+
+    fn not_found(&self, name: &Str) -> Error {
+        Error::new(format!(
+            "template: no template {} associated with template {}",
+            quoted(name),
+            quoted(self.set.name())
+        ))
+    }
+
+    /// Takes the memory of a cached text from the budget: as it is shared, it would not be counted as new.
+    fn counted(&mut self, text: Str) -> Result<Str, function::Error> {
+        self.budget
+            .take_memory(text.shared_size())
+            .map_err(|limit| self.exceeded(limit))?;
+        Ok(text)
     }
 
     /// Looks a template up by name: first in the texts being executed, innermost first, then in the set. An empty
@@ -373,6 +400,7 @@ impl<'e> Execution<'e> {
             at: Cell::new(At::Root),
         };
         self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
         let base = std::mem::replace(&mut self.base, self.variables.len());
         self.variables.push((0, data.clone()));
         let result = self.walk_list(&frame, data, &tree.root);
@@ -380,6 +408,58 @@ impl<'e> Execution<'e> {
         self.base = base;
         self.depth -= 1;
         result.map(|_| ())
+    }
+
+    /// The cached output of a template. While a text is executed, its own templates may replace others, so nothing is cached.
+    fn cached(&mut self, tree: &Found<'e>, dot: &Value) -> Result<Option<Str>, Limit> {
+        let (Some(cache), Found::InSet(tree), []) = (self.include_cache, tree, &self.overlays[..]) else {
+            return Ok(None);
+        };
+        let Some((text, cost)) = cache.get(tree, dot) else {
+            return Ok(None);
+        };
+        if self.depth + cost.depth > self.limits.depth {
+            return Ok(None);
+        }
+        self.take_steps(cost.steps)?;
+        self.budget.take_memory(cost.memory)?;
+        Ok(Some(text))
+    }
+
+    /// Executes a template, and caches its output from `start` on if executing it again would print the same.
+    fn execute_watched(&mut self, tree: &Found<'e>, data: &Reflect, start: usize) -> Result<Option<Str>> {
+        let (Some(cache), Found::InSet(in_set), []) = (self.include_cache, tree, &self.overlays[..]) else {
+            self.execute_tree(tree, data)?;
+            return Ok(None);
+        };
+        let before = (self.spent(), self.host_changes());
+        let outer = std::mem::replace(&mut self.deepest, self.depth);
+        let watch = Watch::start();
+        let result = self.execute_tree(tree, data);
+        let started = watch.finish();
+        let depth = self.deepest - self.depth;
+        self.deepest = self.deepest.max(outer);
+        result?;
+        let Some(started) = started.filter(|_| self.host_changes() == before.1) else {
+            return Ok(None);
+        };
+        let text = Str::from(&self.out[start..]);
+        let cost = Cost::between(before.0, self.spent(), depth);
+        cache.add(in_set, data.value.clone(), text.clone(), started, cost);
+        Ok(Some(text))
+    }
+
+    fn host_changes(&self) -> u64 {
+        self.host_changes.map_or(0, |changes| changes())
+    }
+
+    /// What has been taken from the budget and used.
+    fn spent(&self) -> Spent {
+        let spent = self.budget.spent();
+        Spent {
+            steps: spent.steps - u64::from(self.steps),
+            ..spent
+        }
     }
 
     /// The limit that one more nested template would exceed.
@@ -629,7 +709,7 @@ impl<'e> Execution<'e> {
         index: Reflect,
         element: &Reflect,
     ) -> Result {
-        match (pipe.variables.as_slice(), pipe.is_assign) {
+        match (&pipe.variables[..], pipe.is_assign) {
             ([], _) => {}
             ([only], true) => self.assign(frame, only.id, &only.name, element.clone())?,
             ([_], false) => self.variables[mark - 1].1 = element.clone(),
@@ -662,7 +742,16 @@ impl<'e> Execution<'e> {
             Some(pipe) => self.pipeline(frame, dot, pipe)?,
             None => Reflect::INVALID,
         };
-        self.execute_tree(&tree, &data)
+        match self
+            .cached(&tree, &data.value)
+            .map_err(|limit| frame.limit(limit))?
+        {
+            Some(text) => self.out.extend_from_slice(&text),
+            None => {
+                self.execute_watched(&tree, &data, self.out.len())?;
+            }
+        }
+        Ok(())
     }
 
     fn assign(&mut self, frame: &Frame<'_>, id: u32, name: &Str, value: Reflect) -> Result {
@@ -1317,9 +1406,18 @@ impl Runtime for Execution<'_> {
     fn execute(&mut self, name: &Str, data: Value) -> Result<Str, function::Error> {
         self.nesting_limit()
             .map_or(Ok(()), |limit| Err(function::Error::from_error(limit)))?;
+        let Some(tree) = self.lookup(name) else {
+            return Err(self.not_found(name).into());
+        };
+        if let Some(text) = self.cached(&tree, &data).map_err(|limit| self.exceeded(limit))? {
+            return self.counted(text);
+        }
         let start = self.out.len();
-        self.execute_named(name, data)?;
-        let text = Str::from(&self.out[start..]);
+        let cached = self.execute_watched(&tree, &Reflect::concrete(data), start)?;
+        let text = match cached {
+            Some(text) => self.counted(text)?,
+            None => Str::from(&self.out[start..]),
+        };
         self.out.truncate(start);
         Ok(text)
     }

@@ -6,7 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
+    changes::{self, Time},
     string::Str,
+    types,
     value::{List, Map, Value, Weight},
 };
 
@@ -90,6 +92,11 @@ impl Frozen {
 
     /// The value for use in templates; maps in it are still frozen.
     pub fn thaw(&self) -> Value {
+        self.thaw_at(changes::created())
+    }
+
+    /// The same, for a map that was created at that time.
+    fn thaw_at(&self, created: Time) -> Value {
         match self {
             Self::Nil => Value::Nil,
             Self::Bool(b) => Value::Bool(*b),
@@ -97,8 +104,10 @@ impl Frozen {
             Self::Uint64(n) => Value::Uint64(*n),
             Self::Float64(f) => Value::Float64(*f),
             Self::String(text) => Value::String(text.clone()),
-            Self::List(items) => Value::List(items.iter().map(Self::thaw).collect::<List>()),
-            Self::Map(map) => Value::Map(Map::frozen(map.clone())),
+            Self::List(items) => {
+                Value::List(items.iter().map(|item| item.thaw_at(created)).collect::<List>())
+            }
+            Self::Map(map) => Value::Map(Map::frozen_at(&types::MAP, map.clone(), created)),
         }
     }
 }
@@ -106,12 +115,18 @@ impl Frozen {
 impl FrozenMap {
     /// A map of the entries; of several with the same key, the last one wins.
     pub fn new(entries: impl IntoIterator<Item = (Str, Frozen)>) -> Self {
-        let entries: Vec<(Str, Frozen)> = entries.into_iter().collect();
-        if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
-            return Self::sorted(entries.into());
+        let mut entries: Vec<(Str, Frozen)> = entries.into_iter().collect();
+        if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            entries.dedup_by(|later, earlier| {
+                let is_same = later.0 == earlier.0;
+                if is_same {
+                    std::mem::swap(later, earlier);
+                }
+                is_same
+            });
         }
-        let by_key: BTreeMap<Str, Frozen> = entries.into_iter().collect();
-        Self::sorted(by_key.into_iter().collect())
+        Self::sorted(entries.into())
     }
 
     fn sorted(entries: Box<[(Str, Frozen)]>) -> Self {
@@ -145,7 +160,9 @@ impl FrozenMap {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&Frozen> {
+    /// The value of a key.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&Frozen> {
+        let key = key.as_ref();
         let entries = self.entries();
         let at = entries
             .binary_search_by(|(known, _)| known.as_bytes().cmp(key))
@@ -175,9 +192,12 @@ impl FrozenMap {
         self.0.has_nil
     }
 
-    pub(crate) fn thaw(&self) -> BTreeMap<Str, Value> {
+    /// The entries, for a map that was created at that time.
+    pub(crate) fn thaw(&self, created: Time) -> BTreeMap<Str, Value> {
         let entries = self.entries().iter();
-        entries.map(|(key, value)| (key.clone(), value.thaw())).collect()
+        entries
+            .map(|(key, value)| (key.clone(), value.thaw_at(created)))
+            .collect()
     }
 }
 

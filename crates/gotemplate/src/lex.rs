@@ -390,8 +390,9 @@ impl<'t> Lexer<'t> {
     /// Scans spaces; there is at least one.
     fn space(&mut self) -> Item<'t> {
         let mut spaces = 0;
-        while self.peek().is_some_and(is_space) {
-            self.next();
+        while let Some(byte) = self.input.get(self.pos).filter(|byte| is_space_byte(**byte)) {
+            self.line += usize::from(*byte == b'\n');
+            self.pos += 1;
             spaces += 1;
         }
         // The last space may belong to a trim marker.
@@ -448,7 +449,8 @@ impl<'t> Lexer<'t> {
     fn skip_alphanumerics(&mut self) {
         let is_plain = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
         self.pos += self.rest().iter().take_while(is_plain).count();
-        while self.peek().is_some_and(is_alphanumeric) {
+        let is_ascii = self.input.get(self.pos).is_none_or(u8::is_ascii);
+        while !is_ascii && self.peek().is_some_and(is_alphanumeric) {
             self.next();
         }
     }
@@ -461,9 +463,9 @@ impl<'t> Lexer<'t> {
     }
 
     /// Whether an identifier may end here. Catches input like `$x+2`.
-    fn at_terminator(&mut self) -> bool {
-        match self.peek() {
-            None | Some(' ' | '\t' | '\r' | '\n' | '.' | ',' | '|' | ':' | ')' | '(') => true,
+    fn at_terminator(&self) -> bool {
+        match self.input.get(self.pos) {
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(') => true,
             Some(_) => self.rest().starts_with(self.delimiters.right),
         }
     }

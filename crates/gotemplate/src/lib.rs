@@ -9,11 +9,13 @@
 pub mod ast;
 pub mod budget;
 pub mod builtin;
+mod changes;
 pub mod exec;
 pub mod format;
 pub mod frozen;
 pub mod function;
 mod hash;
+pub mod include_cache;
 pub mod json;
 mod lex;
 pub mod parse;

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    ast::{Branch, Callee, Command, Expr, List, Node, Number, Pipe, Source, Tree, Variable},
+    ast::{Branch, Callee, Command, Excerpt, Expr, List, Node, Number, Pipe, Quotes, Source, Tree, Variable},
     builtin::Builtin,
     function::Functions,
     lex::{Delimiters, Item, ItemKind, Lexer},
@@ -43,6 +43,7 @@ pub(crate) fn parse(
         state: State::new(),
         trees: Trees::default(),
         variables: vec!["$".into()],
+        unfinished: Unfinished::default(),
         stack: Stack::new(STACK),
     };
     parser.start();
@@ -66,7 +67,22 @@ struct Parser<'p, 't> {
     trees: Trees,
     /// The names of all variables; the index is the id.
     variables: Vec<Str>,
+    unfinished: Unfinished,
     stack: Stack,
+}
+
+/// Stacks for the parts of unfinished nodes, the innermost on top, so that each finished list is allocated once with its final size.
+#[derive(Default)]
+struct Unfinished {
+    nodes: Vec<Node>,
+    commands: Vec<Command>,
+    operands: Vec<Expr>,
+    names: Vec<Str>,
+}
+
+/// Pops everything above that height.
+fn above<T>(unfinished: &mut Vec<T>, height: usize) -> Box<[T]> {
+    unfinished.drain(height..).collect()
 }
 
 #[derive(Default)]
@@ -243,7 +259,7 @@ impl<'t> Parser<'_, 't> {
 
     /// The whole text; `define` is only allowed at this level.
     fn file(&mut self) -> Result<List> {
-        let mut list = List::default();
+        let height = self.unfinished.nodes.len();
         while self.peek().kind != ItemKind::Eof {
             if self.peek().kind == ItemKind::LeftDelim {
                 let delim = self.next();
@@ -254,13 +270,19 @@ impl<'t> Parser<'_, 't> {
                 self.backup2(delim);
             }
             match self.text_or_action()? {
-                Parsed::Node(node) => list.nodes.push(node),
+                Parsed::Node(node) => self.unfinished.nodes.push(node),
                 Parsed::Terminator(terminator) => {
                     return self.error(format!("unexpected {}", terminator.text()));
                 }
             }
         }
-        Ok(list)
+        Ok(self.list_above(height))
+    }
+
+    fn list_above(&mut self, height: usize) -> List {
+        List {
+            nodes: above(&mut self.unfinished.nodes, height),
+        }
     }
 
     /// `{{define "name"}} ... {{end}}`, starting after the keyword.
@@ -297,11 +319,11 @@ impl<'t> Parser<'_, 't> {
         if self.stack.is_exhausted() {
             return self.error("max nesting depth exceeded");
         }
-        let mut list = List::default();
+        let height = self.unfinished.nodes.len();
         while self.peek_non_space().kind != ItemKind::Eof {
             match self.text_or_action()? {
-                Parsed::Node(node) => list.nodes.push(node),
-                Parsed::Terminator(terminator) => return Ok((list, terminator)),
+                Parsed::Node(node) => self.unfinished.nodes.push(node),
+                Parsed::Terminator(terminator) => return Ok((self.list_above(height), terminator)),
             }
         }
         self.error("unexpected EOF")
@@ -312,7 +334,7 @@ impl<'t> Parser<'_, 't> {
         match token.kind {
             ItemKind::Text => Ok(Parsed::Node(Node::Text {
                 pos: token.pos,
-                text: token.text.into(),
+                text: Excerpt::new(&self.source.text, token.pos..token.pos + token.text.len()),
             })),
             ItemKind::LeftDelim => {
                 self.state.action_line = token.line;
@@ -402,7 +424,7 @@ impl<'t> Parser<'_, 't> {
         if let Some(node) = inner {
             self.next();
             return Ok(List {
-                nodes: vec![node(self.branch(context)?)],
+                nodes: Box::new([node(self.branch(context)?)]),
             });
         }
         let (list, terminator) = self.item_list()?;
@@ -460,19 +482,20 @@ impl<'t> Parser<'_, 't> {
 
     fn pipeline(&mut self, context: &str, end: ItemKind) -> Result<Pipe> {
         let pos = self.peek_non_space().pos;
-        let mut pipe = Pipe {
-            pos,
-            is_assign: false,
-            variables: Vec::new(),
-            commands: Vec::new(),
-        };
-        self.declarations(&mut pipe, context)?;
+        let height = self.unfinished.commands.len();
+        let (variables, is_assign) = self.declarations(context)?;
         loop {
             let token = self.next_non_space();
             match token.kind {
                 kind if kind == end => {
-                    self.check_pipeline(&pipe, context)?;
-                    return Ok(pipe);
+                    let commands = above(&mut self.unfinished.commands, height);
+                    self.check_pipeline(&commands, context)?;
+                    return Ok(Pipe {
+                        pos,
+                        is_assign,
+                        variables: variables.into(),
+                        commands,
+                    });
                 }
                 ItemKind::Bool
                 | ItemKind::CharConstant
@@ -487,34 +510,35 @@ impl<'t> Parser<'_, 't> {
                 | ItemKind::Variable
                 | ItemKind::LeftParen => {
                     self.backup();
-                    pipe.commands.push(self.command()?);
+                    let command = self.command()?;
+                    self.unfinished.commands.push(command);
                 }
                 _ => return self.unexpected(token, context),
             }
         }
     }
 
-    /// `$x :=`, `$x =`, and in a range `$x, $y :=`. Anything else is put back.
-    fn declarations(&mut self, pipe: &mut Pipe, context: &str) -> Result {
+    /// `$x :=`, `$x =`, and in a range `$x, $y :=`: the variables, and whether they are assigned. Anything else is put back.
+    fn declarations(&mut self, context: &str) -> Result<(Vec<Variable>, bool)> {
+        let mut variables = Vec::new();
         loop {
             let token = self.peek_non_space();
             if token.kind != ItemKind::Variable {
-                return Ok(());
+                return Ok((variables, false));
             }
             self.next();
             // Three tokens are needed to see that `$x` is an operand in `$x foo`, as the space is a token.
             let after = self.peek();
             let next = self.peek_non_space();
             if matches!(next.kind, ItemKind::Assign | ItemKind::Declare) {
-                pipe.is_assign = next.kind == ItemKind::Assign;
                 self.next_non_space();
-                self.declare(pipe, token);
-                return Ok(());
+                variables.push(self.declare(token));
+                return Ok((variables, next.kind == ItemKind::Assign));
             }
             if next.kind == ItemKind::Char && next.text == b"," {
                 self.next_non_space();
-                self.declare(pipe, token);
-                if context != "range" || pipe.variables.len() >= 2 {
+                variables.push(self.declare(token));
+                if context != "range" || variables.len() >= 2 {
                     return self.error(format!("too many declarations in {context}"));
                 }
                 match self.peek_non_space().kind {
@@ -527,14 +551,14 @@ impl<'t> Parser<'_, 't> {
             } else {
                 self.backup2(token);
             }
-            return Ok(());
+            return Ok((variables, false));
         }
     }
 
-    fn declare(&mut self, pipe: &mut Pipe, token: Item<'t>) {
+    fn declare(&mut self, token: Item<'t>) -> Variable {
         let variable = self.variable(token.text);
         self.state.scope.push(variable.id);
-        pipe.variables.push(variable);
+        variable
     }
 
     fn variable(&mut self, name: &[u8]) -> Variable {
@@ -549,11 +573,11 @@ impl<'t> Parser<'_, 't> {
         }
     }
 
-    fn check_pipeline(&self, pipe: &Pipe, context: &str) -> Result {
-        if pipe.commands.is_empty() {
+    fn check_pipeline(&self, commands: &[Command], context: &str) -> Result {
+        if commands.is_empty() {
             return self.error(format!("missing value for {context}"));
         }
-        match pipe.commands[1..]
+        match commands[1..]
             .iter()
             .position(|command| command.args[0].is_literal())
         {
@@ -563,14 +587,11 @@ impl<'t> Parser<'_, 't> {
     }
 
     fn command(&mut self) -> Result<Command> {
-        let mut command = Command {
-            pos: self.peek_non_space().pos,
-            args: Vec::new(),
-        };
+        let pos = self.peek_non_space().pos;
+        let height = self.unfinished.operands.len();
         loop {
-            self.peek_non_space();
             if let Some(operand) = self.operand()? {
-                command.args.push(operand);
+                self.unfinished.operands.push(operand);
             }
             let token = self.next();
             match token.kind {
@@ -583,14 +604,26 @@ impl<'t> Parser<'_, 't> {
                 _ => return self.unexpected(token, "operand"),
             }
         }
-        if command.args.is_empty() {
+        let args = above(&mut self.unfinished.operands, height);
+        if args.is_empty() {
             return self.error("empty command");
         }
-        Ok(command)
+        Ok(Command { pos, args })
     }
 
     /// A term followed by fields.
     fn operand(&mut self) -> Result<Option<Expr>> {
+        let first = self.next_non_space();
+        self.backup();
+        if first.kind == ItemKind::Field {
+            let names = self.fields();
+            let pos = if names.len() > 1 {
+                first.pos + first.text.len()
+            } else {
+                first.pos
+            };
+            return Ok(Some(Expr::Field { pos, names }));
+        }
         let Some(term) = self.term()? else {
             return Ok(None);
         };
@@ -598,19 +631,12 @@ impl<'t> Parser<'_, 't> {
         if self.peek().kind != ItemKind::Field {
             return Ok(Some(term));
         }
-        let mut names: Vec<Str> = Vec::new();
-        while self.peek().kind == ItemKind::Field {
-            names.push(self.next().text[1..].into());
-        }
+        let names = self.fields();
         Ok(Some(match term {
-            Expr::Field { names: first, .. } => Expr::Field {
-                pos,
-                names: first.iter().cloned().chain(names).collect(),
-            },
             Expr::Variable { variable, .. } => Expr::Variable {
                 pos,
                 variable,
-                fields: names.into(),
+                fields: names,
             },
             term if term.is_literal() => {
                 let term = quote::quote(term.to_string().as_bytes());
@@ -622,9 +648,19 @@ impl<'t> Parser<'_, 't> {
             term => Expr::Chain {
                 pos,
                 node: Box::new(term),
-                fields: names.into(),
+                fields: names,
             },
         }))
+    }
+
+    /// Parses consecutive field names.
+    fn fields(&mut self) -> Box<[Str]> {
+        let height = self.unfinished.names.len();
+        while self.peek().kind == ItemKind::Field {
+            let name = self.next().text[1..].into();
+            self.unfinished.names.push(name);
+        }
+        above(&mut self.unfinished.names, height)
     }
 
     fn term(&mut self) -> Result<Option<Expr>> {
@@ -635,10 +671,6 @@ impl<'t> Parser<'_, 't> {
             ItemKind::Dot => Expr::Dot { pos },
             ItemKind::Nil => Expr::Nil { pos },
             ItemKind::Variable => self.use_variable(token)?,
-            ItemKind::Field => Expr::Field {
-                pos,
-                names: Box::new([token.text[1..].into()]),
-            },
             ItemKind::Bool => Expr::Bool {
                 pos,
                 value: token.text == b"true",
@@ -656,11 +688,14 @@ impl<'t> Parser<'_, 't> {
                 self.state.parentheses -= 1;
                 Expr::Pipe(Box::new(pipe))
             }
-            ItemKind::String | ItemKind::RawString => Expr::String {
-                pos,
-                quoted: token.text.into(),
-                text: self.unquote(token)?,
-            },
+            ItemKind::String | ItemKind::RawString => {
+                let text = self.unquote(token)?;
+                Expr::String {
+                    pos,
+                    quotes: Quotes::of(token.text, &text),
+                    text,
+                }
+            }
             _ => {
                 self.backup();
                 return Ok(None);
@@ -669,13 +704,13 @@ impl<'t> Parser<'_, 't> {
     }
 
     fn function(&mut self, token: Item<'t>) -> Result<Expr> {
-        let callee = match (self.functions.get(token.text), Builtin::named(token.text)) {
-            (Some(function), _) => Callee::Function(function.clone()),
-            (None, Some(builtin)) => Callee::Builtin(builtin),
-            (None, None) => {
-                let name = quote::quote(token.text);
-                return self.error(format!("function {} not defined", String::from_utf8_lossy(&name)));
-            }
+        let callee = if let Some(function) = self.functions.get(token.text) {
+            Callee::Function(function.clone())
+        } else if let Some(builtin) = Builtin::named(token.text) {
+            Callee::Builtin(builtin)
+        } else {
+            let name = quote::quote(token.text);
+            return self.error(format!("function {} not defined", String::from_utf8_lossy(&name)));
         };
         Ok(Expr::Function {
             pos: token.pos,

@@ -38,6 +38,14 @@ impl Str {
         }
     }
 
+    /// Bytes on the heap, which clones share.
+    pub(crate) fn shared_size(&self) -> usize {
+        match &self.0 {
+            Repr::Shared(bytes) => bytes.len(),
+            Repr::Inline(..) => 0,
+        }
+    }
+
     /// The first eight bytes, padded with zeros, as a number that sorts like the bytes.
     #[inline]
     fn prefix(&self) -> u64 {

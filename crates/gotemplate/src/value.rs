@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{
+    changes::{self, Time},
     frozen::FrozenMap,
     function::Function,
     string::Str,
@@ -316,6 +317,11 @@ impl Value {
         deep_equal(self, other, &mut Walk::new(), 0)
     }
 
+    /// Whether both are equal for templates. Large or deeply nested containers count as different unless they are the same.
+    pub(crate) fn looks_equal(&self, other: &Self) -> bool {
+        looks_equal(self, other, MAX_COMPARED_DEPTH)
+    }
+
     /// The weight of the value. Counting stops once its text is longer than `most`, and at [`MAX_DEPTH`].
     pub fn weight(&self, most: usize) -> Weight {
         let mut weight = Weight::default();
@@ -333,6 +339,33 @@ impl Value {
     /// A copy that shares no maps or lists (`copystructure`, used by `deepCopy`). Host objects are shared.
     pub fn deep_copy(&self) -> Result<Self, TooDeep> {
         deep_copy(self, &mut Walk::new(), 0)
+    }
+}
+
+/// Down to which depth, and up to which number of items, [`Value::looks_equal`] compares containers.
+const MAX_COMPARED_DEPTH: usize = 3;
+const MAX_COMPARED_ITEMS: usize = 16;
+
+fn looks_equal(a: &Value, b: &Value, levels: usize) -> bool {
+    match (a, b) {
+        (Value::Nil, Value::Nil) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Int(a), Value::Int(b)) | (Value::Int64(a), Value::Int64(b)) => a == b,
+        (Value::Float64(a), Value::Float64(b)) => a.to_bits() == b.to_bits(),
+        (Value::String(a), Value::String(b)) => a == b,
+        (Value::List(a), Value::List(b)) => {
+            let is_same = Rc::ptr_eq(&a.data, &b.data);
+            let is_comparable =
+                levels > 0 && a.len() == b.len() && a.len() <= MAX_COMPARED_ITEMS && a.is_nil() == b.is_nil();
+            a.ty().is(b.ty())
+                && (is_same
+                    || is_comparable && a.iter().zip(b.iter()).all(|(a, b)| looks_equal(a, b, levels - 1)))
+        }
+        (Value::Map(a), Value::Map(b)) => {
+            a.ty().is(b.ty()) && (a.is_same(b) || a.has_equal_entries(b, levels))
+        }
+        (Value::Object(a), Value::Object(b)) => Rc::ptr_eq(a, b),
+        _ => false,
     }
 }
 
@@ -617,6 +650,10 @@ struct Entries {
     frozen: OnceCell<FrozenMap>,
     is_thawed: Cell<bool>,
     nil: bool,
+    /// Creation time; that of the map it was thawed from.
+    created: Time,
+    /// The key whose value differs between executions.
+    volatile_key: OnceCell<Box<Str>>,
     /// Whether the current [`CycleGuard`] has registered this map already.
     remembered: Cell<bool>,
 }
@@ -628,6 +665,8 @@ impl Entries {
             frozen: OnceCell::new(),
             is_thawed: Cell::new(true),
             nil,
+            created: changes::created(),
+            volatile_key: OnceCell::new(),
             remembered: Cell::new(false),
         }
     }
@@ -648,10 +687,22 @@ impl Entries {
         &self.by_key
     }
 
+    /// Records a read of a key if it is volatile.
+    #[inline]
+    fn note_read(&self, key: &[u8]) {
+        if self
+            .volatile_key
+            .get()
+            .is_some_and(|volatile_key| volatile_key.as_bytes() == key)
+        {
+            changes::volatile_read();
+        }
+    }
+
     #[cold]
     fn thaw(&self) {
         if let Some(frozen) = self.frozen.get() {
-            self.by_key.replace(frozen.thaw());
+            self.by_key.replace(frozen.thaw(self.created));
         }
         self.is_thawed.set(true);
     }
@@ -688,12 +739,19 @@ impl Map {
     }
 
     fn frozen_as(ty: &'static Type, entries: FrozenMap) -> Self {
+        Self::frozen_at(ty, entries, changes::created())
+    }
+
+    /// The same with that creation time.
+    pub(crate) fn frozen_at(ty: &'static Type, entries: FrozenMap, created: Time) -> Self {
         Self {
             data: Rc::new(Entries {
                 by_key: RefCell::default(),
                 frozen: entries.into(),
                 is_thawed: Cell::new(false),
                 nil: false,
+                created,
+                volatile_key: OnceCell::new(),
                 remembered: Cell::new(false),
             }),
             ty,
@@ -720,6 +778,25 @@ impl Map {
             (Some(this), Some(other)) => this.is_same(other),
             _ => false,
         }
+    }
+
+    /// Whether two small maps have equal entries. Does not thaw either.
+    fn has_equal_entries(&self, other: &Self, levels: usize) -> bool {
+        let (a, b) = (&*self.data, &*other.data);
+        let is_comparable =
+            |entries: &Entries| entries.still_frozen().is_none() && entries.volatile_key.get().is_none();
+        if self.is_same_frozen(other) {
+            return true;
+        }
+        if levels == 0 || a.nil != b.nil || !is_comparable(a) || !is_comparable(b) {
+            return false;
+        }
+        let (a, b) = (a.by_key.borrow(), b.by_key.borrow());
+        a.len() == b.len()
+            && a.len() <= MAX_COMPARED_ITEMS
+            && a.iter()
+                .zip(b.iter())
+                .all(|((key_a, a), (key_b, b))| key_a == key_b && looks_equal(a, b, levels - 1))
     }
 
     /// The nil map of the given type: empty, `null` in JSON. Inserting is refused.
@@ -781,6 +858,7 @@ impl Map {
         if self.ty.method(name).is_some() {
             return None;
         }
+        self.data.note_read(name);
         let entries = self.data.by_key().borrow();
         let element = entries.get(name)?;
         match element {
@@ -792,6 +870,7 @@ impl Map {
 
     /// The value of a key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        self.data.note_read(key.as_ref());
         self.data.by_key().borrow().get(key.as_ref()).cloned()
     }
 
@@ -809,7 +888,19 @@ impl Map {
         if self.data.nil {
             return None;
         }
-        let value = value.into();
+        changes::modified(self.data.created);
+        self.put(key.into(), value.into())
+    }
+
+    /// Sets a key whose value differs between executions: outputs of templates that read it are not cached.
+    pub fn insert_volatile(&self, key: impl Into<Str>, value: impl Into<Value>) {
+        let key = key.into();
+        // A map has one such key.
+        let _ = self.data.volatile_key.set(Box::new(key.clone()));
+        self.put(key, value.into());
+    }
+
+    fn put(&self, key: Str, value: Value) -> Option<Value> {
         if matches!(
             value,
             Value::Map(_) | Value::List(_) | Value::Object(_) | Value::Func(_)
@@ -817,17 +908,21 @@ impl Map {
         {
             CycleGuard::remember(&self.data);
         }
-        self.data.by_key().borrow_mut().insert(key.into(), value)
+        self.data.by_key().borrow_mut().insert(key, value)
     }
 
     /// Removes a key and returns its value.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        changes::modified(self.data.created);
         self.data.by_key().borrow_mut().remove(key.as_ref())
     }
 
     /// The entries, for reading. Nothing may be changed while they are borrowed, so do not call back into templates
     /// meanwhile.
     pub fn borrow(&self) -> Ref<'_, BTreeMap<Str, Value>> {
+        if self.data.volatile_key.get().is_some() {
+            changes::volatile_read();
+        }
         self.data.by_key().borrow()
     }
 

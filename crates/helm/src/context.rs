@@ -4,8 +4,8 @@
 //! that could not be answered are returned.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gotemplate::string::Str;
@@ -18,8 +18,6 @@ use jiff::tz::TimeZone;
 pub struct Context {
     /// The result of `now` for the whole render.
     pub now: Timestamp,
-    /// Go's `Local`: the zone in which `date` and `now` print. Our container images run in UTC.
-    pub time_zone: TimeZone,
     /// Whether this is lint: `required` and `fail` warn instead of ending the render.
     pub lint: bool,
     /// Resolves names for `getHostByName`; without a resolver it returns "", as Helm does unless `--enable-dns` is
@@ -30,7 +28,10 @@ pub struct Context {
     /// When to abort the render; without a deadline only the steps limit it.
     pub deadline: Option<Deadline>,
     pub(crate) depths: Depths,
+    time_zone: LazyLock<TimeZone, Box<dyn FnOnce() -> TimeZone + Send>>,
     random: Mutex<Box<dyn Random + Send>>,
+    /// How often random bytes were drawn.
+    draws: AtomicU64,
 }
 
 impl Context {
@@ -38,19 +39,33 @@ impl Context {
     pub fn new(now: Timestamp, random: impl Random + Send + 'static) -> Self {
         Self {
             now,
-            time_zone: TimeZone::UTC,
+            time_zone: LazyLock::new(Box::new(|| TimeZone::UTC)),
             lint: false,
             resolver: None,
             lookups: Lookups::default(),
             deadline: None,
             depths: Depths::default(),
             random: Mutex::new(Box::new(random)),
+            draws: AtomicU64::new(0),
         }
     }
 
     /// Sets the local time zone.
     pub fn with_time_zone(self, time_zone: TimeZone) -> Self {
-        Self { time_zone, ..self }
+        self.with_lazy_time_zone(|| time_zone)
+    }
+
+    /// Like [`Context::with_time_zone`], but the zone is looked up when a template first needs it, which few do.
+    pub fn with_lazy_time_zone(self, find: impl FnOnce() -> TimeZone + Send + 'static) -> Self {
+        Self {
+            time_zone: LazyLock::new(Box::new(find)),
+            ..self
+        }
+    }
+
+    /// Go's `Local`: the zone in which `date` and `now` print. Images run in UTC.
+    pub fn time_zone(&self) -> &TimeZone {
+        &self.time_zone
     }
 
     /// Makes `required` and `fail` not end the render.
@@ -84,7 +99,13 @@ impl Context {
 
     /// Fills `bytes` from the render's source of randomness.
     pub fn fill_random(&self, bytes: &mut [u8]) {
+        self.draws.fetch_add(1, Ordering::Relaxed);
         lock(&self.random).fill(bytes);
+    }
+
+    /// How often random bytes were drawn: all results of functions that may differ from call to call depend on some.
+    pub(crate) fn draws(&self) -> u64 {
+        self.draws.load(Ordering::Relaxed)
     }
 
     /// A uniformly distributed number below `bound`, which must not be zero.

@@ -3,6 +3,8 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use memchr::memmem;
+
 use crate::{
     chart::scalar_text,
     hook::{self, Hook, HookDeletePolicy, HookEvent, HookOutputLogPolicy},
@@ -152,6 +154,7 @@ pub fn split(stream: &str) -> impl Iterator<Item = &str> {
     Separated {
         rest: Some(stream.trim_start()),
         at_start: true,
+        separator: memmem::Finder::new("\n---"),
     }
     .map(str::trim_start)
     .filter(|document| !document.trim_end().is_empty())
@@ -206,6 +209,7 @@ impl<'s> Iterator for SeparatedHelm3<'s> {
 struct Separated<'s> {
     rest: Option<&'s str>,
     at_start: bool,
+    separator: memmem::Finder<'static>,
 }
 
 impl<'s> Iterator for Separated<'s> {
@@ -216,7 +220,8 @@ impl<'s> Iterator for Separated<'s> {
         let separator = if self.at_start && rest.starts_with("---") {
             Some(0)
         } else {
-            rest.find("\n---").map(|newline| newline + 1)
+            let newline = self.separator.find(rest.as_bytes());
+            newline.map(|newline| newline + 1)
         };
         let Some(start) = separator else {
             self.rest = None;

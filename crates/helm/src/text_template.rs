@@ -55,9 +55,8 @@ impl TextTemplate {
         let context = Context::new(Timestamp::UNIX_EPOCH, |bytes: &mut [u8]| bytes.fill(0));
         let options = exec::Options {
             missing_key: MissingKey::Error,
-            limits: exec::Limits::default(),
-            budget: None,
             host: &context,
+            ..exec::Options::default()
         };
         let dot = gotemplate::value::Value::Map(values::to_map(variables));
         let text = self.set.execute(&self.name, dot, &options)?;

@@ -26,6 +26,8 @@ struct Costs {
     cases: usize,
     helm: Cost,
     kco: Cost,
+    /// How many times as much time of processors Helm took, for each case.
+    ratios: Vec<f64>,
 }
 
 impl Figures {
@@ -53,6 +55,9 @@ impl Figures {
         costs.cases += 1;
         costs.helm += helm;
         costs.kco += kco;
+        costs
+            .ratios
+            .push(seconds(helm.processor) / seconds(kco.processor).max(f64::MIN_POSITIVE));
     }
 
     /// True if there is nothing to investigate; different words in a refusal do not count as a difference.
@@ -96,12 +101,17 @@ impl Figures {
 
 impl Costs {
     fn summary(&self) -> String {
-        let Self { cases, helm, kco } = self;
+        let Self {
+            cases,
+            helm,
+            kco,
+            ratios,
+        } = self;
         if *cases == 0 {
             return "nothing measured".to_owned();
         }
         format!(
-            "{cases} cases; {}; {}; {}",
+            "{cases} cases; {}; {}, in the median 1/{:.1}; {}",
             ratio("time", "s", seconds(helm.time), seconds(kco.time)),
             ratio(
                 "of processors",
@@ -109,6 +119,7 @@ impl Costs {
                 seconds(helm.processor),
                 seconds(kco.processor)
             ),
+            median(ratios),
             ratio(
                 "peak memory",
                 "MiB a case",
@@ -128,6 +139,13 @@ fn ratio(what: &str, unit: &str, helm: f64, kco: f64) -> String {
 
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
+}
+
+/// The one in the middle; 0 of none.
+fn median(ratios: &[f64]) -> f64 {
+    let mut sorted = ratios.to_owned();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 /// The mean in MiB.
@@ -154,7 +172,8 @@ mod tests {
         assert_eq!(
             last,
             [
-                "without keys: 2 cases; time: helm 1.5 s, kco 0.1, 1/10.0; of processors: helm 3.0 s, kco 0.3, 1/10.0; \
+                "without keys: 2 cases; time: helm 1.5 s, kco 0.1, 1/10.0; of processors: helm 3.0 s, kco 0.3, 1/10.0, in the \
+                 median 1/10.0; \
                  peak memory: helm 50.0 MiB a case, kco 10.0, 1/5.0",
                 "with keys or certificates: nothing measured"
             ]

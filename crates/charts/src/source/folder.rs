@@ -1,7 +1,8 @@
 //! Loads a chart from disk, a folder or an archive (Helm's `pkg/chart/v2/loader/directory.go`).
 
-use std::fs;
+use std::fs::{self, FileType};
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use helm::chart::ignore::{self, Rules};
@@ -137,14 +138,15 @@ struct Walk {
     options: ChartOptions,
     /// Total size of the files read so far.
     size: u64,
-    /// The folders from the chart's root to the current one, with links resolved.
-    above: Vec<PathBuf>,
+    /// The folders from the chart's root to the present one, by device and inode.
+    above: Vec<(u64, u64)>,
     files: Vec<File>,
 }
 
 impl Walk {
     fn enter(&mut self, folder: &Path, name: &str) -> Result<(), Error> {
-        let real = folder.canonicalize().map_err(|source| unread(folder, source))?;
+        let meta = fs::metadata(folder).map_err(|source| unread(folder, source))?;
+        let real = (meta.dev(), meta.ino());
         if self.above.contains(&real) {
             return Err(Error::Loop {
                 path: folder.to_owned(),
@@ -155,45 +157,54 @@ impl Walk {
         let mut entries: Vec<_> = entries
             .map_err(|source| unread(folder, source))?
             .into_iter()
-            .map(|entry| entry.file_name())
+            .map(|entry| (entry.file_name(), entry.file_type().ok()))
             .collect();
-        entries.sort();
-        for entry in entries {
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (entry, file_type) in entries {
             let inner = entry.to_string_lossy();
             let inner = if name.is_empty() {
                 inner.into_owned()
             } else {
                 format!("{name}/{inner}")
             };
-            self.visit(&folder.join(&entry), inner)?;
+            self.visit(&folder.join(&entry), file_type, inner)?;
         }
         self.above.pop();
         Ok(())
     }
 
-    fn visit(&mut self, path: &Path, name: String) -> Result<(), Error> {
-        let meta = fs::metadata(path).map_err(|source| unread(path, source))?;
-        if self.rules.ignores(&name, meta.is_dir()) {
+    /// Takes in what a folder lists; its type is given where the list has it.
+    fn visit(&mut self, path: &Path, listed: Option<FileType>, name: String) -> Result<(), Error> {
+        let is_link = listed.is_none_or(|listed| listed.is_symlink());
+        let file_type = match listed {
+            Some(listed) if !is_link => listed,
+            _ => fs::metadata(path)
+                .map_err(|source| unread(path, source))?
+                .file_type(),
+        };
+        if self.rules.ignores(&name, file_type.is_dir()) {
             return Ok(());
         }
-        if path.is_symlink() {
+        if is_link && path.is_symlink() {
             tracing::info!(path = %path.display(), "the chart contains a symbolic link; its target is used");
         }
-        if meta.is_dir() {
+        if file_type.is_dir() {
             return self.enter(path, &name);
         }
-        if !meta.is_file() {
+        if !file_type.is_file() {
             return Err(Error::Irregular {
                 path: path.to_owned(),
             });
         }
-        let data = self.read(path, &name, meta.len())?;
+        let data = self.read(path, &name)?;
         self.files.push(File::new(name, data));
         Ok(())
     }
 
     /// Reads no more of a file than the limits allow, even if it grows meanwhile.
-    fn read(&mut self, path: &Path, name: &str, size: u64) -> Result<Vec<u8>, Error> {
+    fn read(&mut self, path: &Path, name: &str) -> Result<Vec<u8>, Error> {
+        let file = fs::File::open(path).map_err(|source| unread(path, source))?;
+        let size = file.metadata().map_err(|source| unread(path, source))?.len();
         if self.options.helm == HelmLine::Three && size > MAX_FILE_HELM_3 {
             return Err(Error::FileTooLarge {
                 name: name.to_owned(),
@@ -208,8 +219,7 @@ impl Walk {
         if size > left {
             return Err(too_large());
         }
-        let mut data = Vec::new();
-        let file = fs::File::open(path).map_err(|source| unread(path, source))?;
+        let mut data = Vec::with_capacity(size as usize);
         let read = file.take(left + 1).read_to_end(&mut data);
         let read = read.map_err(|source| unread(path, source))? as u64;
         if read > left {

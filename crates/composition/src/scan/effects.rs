@@ -55,7 +55,7 @@ impl Effects {
 
 /// True when a pipeline's value is assigned to the variable for unwanted results.
 pub(super) fn is_blank(pipe: &Pipe) -> bool {
-    let [variable] = pipe.variables.as_slice() else {
+    let [variable] = &pipe.variables[..] else {
         return false;
     };
     variable.name.as_bytes() == BLANK
@@ -133,7 +133,7 @@ fn visit_list<'t>(list: &'t List, see: &mut impl FnMut(Seen<'t>)) {
 
 fn visit_pipe<'t>(pipe: &'t Pipe, see: &mut impl FnMut(Seen<'t>)) {
     for command in &pipe.commands {
-        if let [Expr::Function { name, .. }, arguments @ ..] = command.args.as_slice() {
+        if let [Expr::Function { name, .. }, arguments @ ..] = &command.args[..] {
             see(Seen::Call(name, arguments));
             for argument in arguments {
                 visit(argument, see);

@@ -277,7 +277,7 @@ impl<'c> Walk<'c> {
             Possible::nothing()
         };
         let (dot, depth) = (scope.dot.clone(), scope.variables.len());
-        if let [variable] = branch.pipe.variables.as_slice() {
+        if let [variable] = &branch.pipe.variables[..] {
             scope.declare(&variable.name.lossy(), value.clone());
         }
         let mut otherwise = ways.clone();
@@ -573,7 +573,7 @@ fn included(pipe: &Pipe) -> Option<(&Expr, &Expr)> {
             .iter()
             .any(|name| is_function(&command.args[0], name))
     };
-    match first.args.as_slice() {
+    match &first.args[..] {
         [function, name, dot] if is_function(function, "include") && rest.iter().all(is_layout) => {
             Some((name, dot))
         }

@@ -80,12 +80,14 @@ impl<'a> Facet<'a> {
 
     /// The value of a keyword, if it is used here.
     pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
+        // Most keywords are absent, so this is asked first.
+        let value = self.map.get(keyword)?;
         let counts = match self.reach {
             Reach::Whole => !self.consumed.contains(&keyword) && self.part.draft.knows(keyword),
             Reach::Surface => keyword == "type",
             Reach::Words => false,
         };
-        if counts { self.map.get(keyword) } else { None }
+        counts.then_some(value)
     }
 
     /// Whether a keyword is used and not empty.

@@ -205,10 +205,9 @@ impl Parts {
         match file.name.as_str() {
             "Chart.lock" => chart.lock = Some(read_lock("Chart.lock", &file)?),
             "values.yaml" => {
-                let values = values::read_as(helm, &file.data).map_err(Error::Values)?;
-                chart.values = values::freeze(&values);
+                chart.values = values::read_frozen(helm, &file.data).map_err(Error::Values)?;
             }
-            "values.schema.json" => chart.schema = Some(Schema::new(file.data.to_vec())),
+            "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
             "requirements.yaml" => {
                 self.has_metadata = true;
                 let found = document("requirements.yaml", &file.data)?;

@@ -8,9 +8,11 @@ use std::{
 use gotemplate::{
     exec::{self, Budget, MissingKey},
     frozen::FrozenMap,
+    include_cache::IncludeCache,
     set::Set,
     value::{CycleGuard, Map as GoMap, Value as GoValue},
 };
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -390,11 +392,15 @@ impl Engine {
         let set = self
             .parsed(options.helm, &templates, &order)
             .map_err(|error| TemplateFailure::parse(&error, source))?;
+        let include_cache = IncludeCache::default();
+        let host_changes = || options.context.draws();
         let exec_options = exec::Options {
             missing_key: MissingKey::Zero,
             limits: options.limits,
             budget: Some(budget),
             host: &options.context,
+            include_cache: Some(&include_cache),
+            host_changes: Some(&host_changes),
         };
         let mut files = BTreeMap::new();
         for path in order {
@@ -402,7 +408,7 @@ impl Engine {
             if is_partial(path) {
                 continue;
             }
-            template.dot.insert(
+            template.dot.insert_volatile(
                 "Template",
                 scope::template(path, &template.base_path, options.helm),
             );
@@ -510,7 +516,7 @@ fn is_partial(path: &str) -> bool {
 fn without_no_value(output: Vec<u8>) -> String {
     let text = String::from_utf8(output)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    if text.contains("<no value>") {
+    if memmem::find(text.as_bytes(), b"<no value>").is_some() {
         text.replace("<no value>", "")
     } else {
         text

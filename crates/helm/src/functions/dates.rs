@@ -220,7 +220,7 @@ fn unix(this: &Receiver, per_second: i64) -> Result<Int64, Error> {
 }
 
 fn local(call: &Call) -> Result<Zone, Error> {
-    Ok(Zone::local(&call.host::<Context>()?.time_zone))
+    Ok(Zone::local(call.host::<Context>()?.time_zone()))
 }
 
 /// A date of a TOML text. One without an offset gets a special zone whose name says what is missing.
@@ -293,7 +293,7 @@ fn moment(call: &mut Call, value: &Value) -> Result<Time, Error> {
 
 pub(super) fn date_in_zone(call: &mut Call, layout: Str, date: Value, zone: Str) -> Result<Str, Error> {
     let time = moment(call, &date)?;
-    let local = &call.host::<Context>()?.time_zone;
+    let local = call.host::<Context>()?.time_zone();
     let zone = zone
         .to_str()
         .and_then(|name| Zone::load(name, local))

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     fn outcome(schema: &Value) -> Result<usize, String> {
-        let schema = Schema::new(schema.to_string().into_bytes());
+        let schema = Schema::new(schema.to_string().into());
         let values = json!({});
         let outcome = schema.errors(&values, &|| false);
         outcome
@@ -306,7 +306,7 @@ mod tests {
             })
         };
         let wrong = |schema: &Value| {
-            let schema = Schema::new(schema.to_string().into_bytes());
+            let schema = Schema::new(schema.to_string().into());
             let values = json!({"text": 1, "number": "one", "last": 1});
             let paths = |errors: Vec<ValidationError<'_>>| {
                 let paths = errors.iter().map(|error| error.instance_path().to_string());

@@ -7,7 +7,7 @@
 use std::{fmt::Write, sync::OnceLock};
 
 use gostd::quote;
-use gotemplate::{json, value::Map, value::Value as GoValue};
+use gotemplate::{json, string::Str, value::Map, value::Value as GoValue};
 use jsonschema::{
     Draft, JsonType, PatternOptions, Retrieve, Uri, ValidationError, Validator,
     error::{TypeKind, ValidationErrorKind},
@@ -18,6 +18,9 @@ use crate::{chart::ResolvedChart, values::as_table};
 
 mod effort;
 mod formats;
+mod plain;
+
+use self::plain::Plain;
 
 /// The violations of all charts: each chart's name followed by its messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,20 +30,28 @@ pub struct Error(String);
 /// A chart's `values.schema.json`, compiled on first use.
 #[derive(Debug)]
 pub(crate) struct Schema {
-    text: Vec<u8>,
+    text: Str,
+    plain: OnceLock<Option<Plain>>,
     compiled: OnceLock<Result<Validator, String>>,
 }
 
 impl Schema {
-    pub(crate) fn new(text: Vec<u8>) -> Self {
+    pub(crate) fn new(text: Str) -> Self {
         Self {
             text,
+            plain: OnceLock::new(),
             compiled: OnceLock::new(),
         }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
+    }
+
+    /// True if the values are valid as far as the fast check can tell; otherwise the validator must decide.
+    fn quickly_accepts(&self, values: &Map) -> bool {
+        let plain = self.plain.get_or_init(|| Plain::of(&self.text));
+        plain.as_ref().is_some_and(|plain| plain.is_fit(&values.freeze()))
     }
 
     /// The violations found before `is_over`, which is checked between two violations.
@@ -140,10 +151,14 @@ fn visit(
         return;
     }
     if let Some(schema) = chart.chart.schema_check() {
-        // Whole floats become integers here, as the validator treats them.
-        match json::to_json(&GoValue::Map(values.clone())) {
-            Ok(values) => seen(chart.name(), path, schema.errors(&values, is_over)),
-            Err(error) => seen(chart.name(), path, Err(error.to_string())),
+        if schema.quickly_accepts(values) {
+            seen(chart.name(), path, Ok(Vec::new()));
+        } else {
+            // Whole floats become integers here, as the validator treats them.
+            match json::to_json(&GoValue::Map(values.clone())) {
+                Ok(values) => seen(chart.name(), path, schema.errors(&values, is_over)),
+                Err(error) => seen(chart.name(), path, Err(error.to_string())),
+            }
         }
     }
     for subchart in &chart.dependencies {

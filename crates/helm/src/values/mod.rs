@@ -4,11 +4,14 @@
 //! [`gotemplate`]'s maps, which templates share and change. Both keep the Go types of numbers: those read from a file
 //! or from JSON are floats, those written by `--set` are integers.
 
+use std::borrow::Cow;
+
 use gotemplate::{
     frozen::{Frozen, FrozenMap},
     string::Str,
     value::{self, Value as GoValue},
 };
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::{line::HelmLine, yaml};
@@ -86,6 +89,35 @@ pub fn read_as(helm: HelmLine, text: &[u8]) -> Result<Map<String, Value>, ReadEr
     }
 }
 
+/// Parses a values file like [`read_as`], directly into the representation that renders copy from.
+///
+/// # Errors
+/// Those of [`read_as`].
+pub(crate) fn read_frozen(helm: HelmLine, text: &[u8]) -> Result<FrozenMap, ReadError> {
+    let table = |document: Frozen| match document {
+        Frozen::Nil => Ok(FrozenMap::default()),
+        Frozen::Map(table) => Ok(table),
+        Frozen::List(_) => Err("array"),
+        Frozen::String(_) => Err("string"),
+        Frozen::Bool(_) => Err("bool"),
+        Frozen::Int64(_) | Frozen::Uint64(_) | Frozen::Float64(_) => Err("number"),
+    };
+    let parse = |text: &[u8]| yaml::parse_with(text, &yaml::FrozenFloats);
+    match helm {
+        HelmLine::Three => {
+            let document = parse(text).map_err(ReadError::OnlyYaml)?;
+            table(document).map_err(|found| ReadError::OnlyNotATable { found })
+        }
+        HelmLine::Four => match &documents(text)?[..] {
+            [document] => {
+                let document = parse(document).map_err(ReadError::Yaml)?;
+                table(document).map_err(|found| ReadError::NotATable { found })
+            }
+            _ => Ok(freeze(&read(text)?)),
+        },
+    }
+}
+
 /// The document as a table, empty if the document is; otherwise Go's name of its type.
 fn into_table(document: Value) -> Result<Map<String, Value>, &'static str> {
     match document {
@@ -99,7 +131,15 @@ fn into_table(document: Value) -> Result<Map<String, Value>, &'static str> {
 }
 
 /// Splits at lines that start with `---`, like the reader of `k8s.io/apimachinery/pkg/util/yaml`.
-fn documents(text: &[u8]) -> Result<Vec<Vec<u8>>, ReadError> {
+fn documents(text: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ReadError> {
+    // The usual case: one document with plain line breaks, which needs no copy.
+    let is_one = text.ends_with(b"\n")
+        && !text.starts_with(b"---")
+        && memmem::find(text, b"\n---").is_none()
+        && memchr::memchr(b'\r', text).is_none();
+    if is_one {
+        return Ok(vec![text.into()]);
+    }
     let mut documents = Vec::new();
     let mut document = Vec::new();
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -113,7 +153,7 @@ fn documents(text: &[u8]) -> Result<Vec<Vec<u8>>, ReadError> {
                 return Err(ReadError::Separator(rest.to_owned()));
             }
             if !document.is_empty() {
-                documents.push(std::mem::take(&mut document));
+                documents.push(std::mem::take(&mut document).into());
                 continue;
             }
         }
@@ -121,7 +161,7 @@ fn documents(text: &[u8]) -> Result<Vec<Vec<u8>>, ReadError> {
         document.push(b'\n');
     }
     if !document.is_empty() {
-        documents.push(document);
+        documents.push(document.into());
     }
     Ok(documents)
 }

@@ -7,6 +7,7 @@ mod document;
 mod emit;
 mod glance;
 mod order;
+mod outline;
 mod parser;
 mod reader;
 mod resolve;
@@ -18,7 +19,11 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 pub use decode::{Build, Key};
 pub(crate) use glance::Glance;
-use gotemplate::{string::Str, types, value};
+use gotemplate::{
+    frozen::{Frozen, FrozenMap},
+    string::Str,
+    types, value,
+};
 use serde_json::{Map, Number, Value};
 pub use write::{to_string, to_yaml, to_yaml_pretty};
 
@@ -186,10 +191,21 @@ pub fn parse_with<V>(input: &[u8], build: &impl for<'v> Build<'v, Value = V>) ->
     first(input, build, false)
 }
 
-/// Parses the first document like [`parse_typed`], to look at it without copying its texts.
+/// Parses the first document like [`parse_typed`], to look at its fields and its `metadata` without copying their texts. Deeper
+/// mappings may appear empty.
 pub(crate) fn glance<R>(input: &[u8], look: impl FnOnce(&Glance<'_>) -> R) -> Result<R, Error> {
     let source = reader::read(input);
-    let looked = match Stream::new(&source).next() {
+    if source.refusal.is_none()
+        && let Some(seen) = outline::outline(&source.text)
+    {
+        return Ok(look(&seen));
+    }
+    parsed_glance(&source, look)
+}
+
+/// The same by the parser alone.
+fn parsed_glance<R>(source: &reader::Source<'_>, look: impl FnOnce(&Glance<'_>) -> R) -> Result<R, Error> {
+    let looked = match Stream::new(source).next() {
         Ok(Some(document)) => decode::decode(&document, &glance::Glancer, false).map(|seen| look(&seen)),
         Ok(None) => Ok(look(&Glance::Null)),
         Err(problem) => Err(problem),
@@ -300,6 +316,51 @@ impl<'v> Build<'v> for Template {
 
     fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: value::Value) {
         map.insert(key.into_text().into(), value);
+    }
+}
+
+/// Builds frozen values with all numbers as floats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrozenFloats;
+
+impl<'v> Build<'v> for FrozenFloats {
+    type Value = Frozen;
+    type Map = Vec<(Str, Frozen)>;
+
+    fn null(&self) -> Frozen {
+        Frozen::Nil
+    }
+
+    fn bool(&self, value: bool) -> Frozen {
+        Frozen::Bool(value)
+    }
+
+    fn int(&self, value: i64) -> Frozen {
+        Frozen::Float64(value as f64)
+    }
+
+    fn uint(&self, value: u64) -> Frozen {
+        Frozen::Float64(value as f64)
+    }
+
+    fn float(&self, value: f64) -> Frozen {
+        Frozen::Float64(value)
+    }
+
+    fn string(&self, value: Cow<'v, str>) -> Frozen {
+        Frozen::String(value.into())
+    }
+
+    fn list(&self, items: Vec<Frozen>) -> Frozen {
+        Frozen::List(items.into())
+    }
+
+    fn map(&self, map: Self::Map) -> Frozen {
+        Frozen::Map(FrozenMap::new(map))
+    }
+
+    fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: Frozen) {
+        map.push((key.into_text().into(), value));
     }
 }
 
