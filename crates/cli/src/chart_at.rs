@@ -62,13 +62,13 @@ pub(crate) fn load_as(reference: &str, args: &args::Source, helm: HelmLine) -> R
 enum Found {
     Folder(Vec<File>),
     File(Vec<u8>),
-    Fetched(Archive),
+    Fetched(Box<Archive>),
 }
 
 impl Found {
     fn at(reference: &str, args: &args::Source, options: ChartOptions) -> Result<Self> {
         let Some(path) = fetch::on_disk(reference, args)? else {
-            return Ok(Self::Fetched(fetch::archive(reference, args)?));
+            return Ok(Self::Fetched(Box::new(fetch::archive(reference, args)?)));
         };
         if path.is_dir() {
             return Ok(Self::Folder(folder::files_as(path, options)?));

@@ -37,6 +37,7 @@ fn try_render(text: &str, context: &Context) -> Result<String, exec::Error> {
             stack: 48 << 20,
             ..Limits::default()
         },
+        ..Options::default()
     };
     let output = set.execute("test", Value::map(), &options)?;
     Ok(String::from_utf8(output).unwrap())

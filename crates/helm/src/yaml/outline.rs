@@ -103,16 +103,9 @@ impl<'t> Outliner<'t> {
             return None;
         }
         let rest = self.rest;
-        match memchr(b'\n', rest.as_bytes()) {
-            Some(end) => {
-                self.rest = &rest[end + 1..];
-                Some(&rest[..end])
-            }
-            None => {
-                self.rest = "";
-                Some(rest)
-            }
-        }
+        let end = memchr(b'\n', rest.as_bytes());
+        self.rest = end.map_or("", |end| &rest[end + 1..]);
+        Some(end.map_or(rest, |end| &rest[..end]))
     }
 
     fn line(&mut self, line: &'t str) -> Option<()> {
