@@ -64,7 +64,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
     look_at("ConfigMap", "looked-at", "plans")?;
     refused("InstallFailed", "ConfigMap plans in looked-at")?;
     look_at("Secret", "looked-at", "password")?;
-    refused("InstallFailed", "of Secrets, those of namespace seer alone")?;
+    refused("InstallFailed", "only Secrets in namespace seer may be looked up")?;
     look_at("ConfigMap", "", "")?;
     refused("InstallFailed", "in all namespaces")?;
     assert!(seer.get("namespaces", "seer")?.is_none());
@@ -83,7 +83,7 @@ fn look_up(clusters: &Clusters) -> Result<()> {
     clusters.kill_operator(&operator)?;
     let operator = clusters.start_operator(&["--allowed-namespaces=looked-at"])?;
     look_at("Secret", "looked-at", "password")?;
-    let held = refused("UpgradeFailed", "of Secrets, those of namespace seer alone")?;
+    let held = refused("UpgradeFailed", "only Secrets in namespace seer may be looked up")?;
     assert!(!held.to_string().contains("tell-tale"), "{held}");
     look_at("ConfigMap", "looked-at", "plans")?;
     found(json!({"plan": "tell-tale"}))?;
