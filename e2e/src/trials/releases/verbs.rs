@@ -49,8 +49,8 @@ impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for row in &self.rows {
             match &row.fault {
-                None => writeln!(f, "{:<70}ok", row.command)?,
-                Some(fault) => writeln!(f, "{:<70}FAULT\n{fault}", row.command)?,
+                None => writeln!(f, "{:<70} ok", row.command)?,
+                Some(fault) => writeln!(f, "{:<70} FAULT\n{fault}", row.command)?,
             }
         }
         let faults = self.rows.iter().filter(|row| row.fault.is_some()).count();
