@@ -20,7 +20,7 @@ use crate::{
 
 /// Outputs kept per template.
 const MAX_PER_TEMPLATE: usize = 8;
-/// Bytes of output kept in total.
+/// Bytes of output added until all are dropped.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Outputs of the templates of one set, shared by the executions of one render on one thread.
@@ -71,14 +71,14 @@ impl IncludeCache {
 
     /// Adds the output of an execution that started at `start`.
     pub(crate) fn add(&self, tree: &Tree, data: Value, text: Str, start: Time, cost: Cost) {
+        if text.len() > MAX_BYTES {
+            return;
+        }
         self.remove_stale();
         let mut outputs = self.outputs.borrow_mut();
         if self.bytes.get() + text.len() > MAX_BYTES {
             outputs.clear();
             self.bytes.set(0);
-        }
-        if text.len() > MAX_BYTES {
-            return;
         }
         self.bytes.set(self.bytes.get() + text.len());
         let known = outputs.entry(address(tree)).or_default();
@@ -236,6 +236,15 @@ mod tests {
             "0112;0112;",
             2,
         );
+    }
+
+    #[test]
+    fn long_strings_are_equal_only_if_they_are_the_same() {
+        let text = |length| Value::String("x".repeat(length).into());
+        assert!(text(256).looks_equal(&text(256)));
+        assert!(!text(257).looks_equal(&text(257)));
+        let long = text(257);
+        assert!(long.looks_equal(&long.clone()));
     }
 
     #[test]

@@ -317,7 +317,8 @@ impl Value {
         deep_equal(self, other, &mut Walk::new(), 0)
     }
 
-    /// Whether both are equal for templates. Large or deeply nested containers count as different unless they are the same.
+    /// Whether both are equal for templates. Long strings, and large or deeply nested containers, count as different unless
+    /// they are the same.
     pub(crate) fn looks_equal(&self, other: &Self) -> bool {
         looks_equal(self, other, MAX_COMPARED_DEPTH)
     }
@@ -345,6 +346,9 @@ impl Value {
 /// Down to which depth, and up to which number of items, [`Value::looks_equal`] compares containers.
 const MAX_COMPARED_DEPTH: usize = 3;
 const MAX_COMPARED_ITEMS: usize = 16;
+/// Bytes of a string up to which [`Value::looks_equal`] compares strings that are not the same. Comparing takes no steps
+/// from the budget of templates, so it has to be cheap.
+const MAX_COMPARED_TEXT: usize = 256;
 
 fn looks_equal(a: &Value, b: &Value, levels: usize) -> bool {
     match (a, b) {
@@ -352,7 +356,10 @@ fn looks_equal(a: &Value, b: &Value, levels: usize) -> bool {
         (Value::Bool(a), Value::Bool(b)) => a == b,
         (Value::Int(a), Value::Int(b)) | (Value::Int64(a), Value::Int64(b)) => a == b,
         (Value::Float64(a), Value::Float64(b)) => a.to_bits() == b.to_bits(),
-        (Value::String(a), Value::String(b)) => a == b,
+        (Value::String(a), Value::String(b)) => {
+            let is_comparable = a.len() <= MAX_COMPARED_TEXT || a.as_ptr() == b.as_ptr();
+            a.len() == b.len() && is_comparable && a == b
+        }
         (Value::List(a), Value::List(b)) => {
             let is_same = Rc::ptr_eq(&a.data, &b.data);
             let is_comparable =
