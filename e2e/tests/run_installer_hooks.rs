@@ -393,7 +393,7 @@ fn self_bootstrap(stage: &Stage) -> Result<()> {
     let edit = r#"{"spec":{"features":{"observability":false}}}"#;
     home.kubectl(&["patch", resource, "installer", "--type=merge", "--patch", edit])?;
     stage.file("installer.yaml", &installer(&two))?;
-    run("60")?.with(0, &["has the components of this chart now"]);
+    run("60")?.with(0, &["now has the components of this chart"]);
     let after = home.get(resource, "installer")?.context("it is gone")?;
     assert_eq!(after["spec"]["components"], two);
     assert_eq!(after["spec"]["features"], json!({"observability": false}));
@@ -573,9 +573,9 @@ fn ordered_teardown(stage: &Stage) -> Result<()> {
     assert!(home.get("alphas", "others")?.is_some() && home.get("alphas", "alpha")?.is_none());
     assert!(home.get("oasgenproviders", "oasgen-provider")?.is_none());
     let late = stage.hook(TEARDOWN, &[&arguments[..], &["--deadline", "0"]].concat())?;
-    late.with(0, &["given up: there is no time left"]);
+    late.with(0, &["gave up: there is no time left"]);
     let missing = stage.hook(TEARDOWN, &["ordered-teardown", "--components", "/nowhere"])?;
-    missing.with(0, &["given up: could not read /nowhere"]);
+    missing.with(0, &["gave up: could not read /nowhere"]);
 
     for (resource, name) in [("betas", "beta"), ("restdefinitions", "rest")] {
         stage.release(resource, name)?;
