@@ -61,7 +61,7 @@ chart-readme: ## Write the list of values in charts/core-provider/README.md from
 lint: ## Format and lints
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- --deny warnings
-	cargo clippy --locked --quiet --package e2e --test control_plane --test scenarios -- --deny warnings
+	cargo clippy --locked --quiet --workspace --test control_plane --test scenarios --test issue_tickets -- --deny warnings
 
 .PHONY: unit
 unit: ## Unit tests: no cluster, no root
