@@ -177,7 +177,10 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Copies a folder with all that is in it.
-pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+///
+/// # Errors
+/// When something of it cannot be read, or cannot be written there.
+pub fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -1,10 +1,10 @@
 //! Migrates a cluster, in the state in which Krateo leaves it, to this platform, back, and again.
 
 use std::fs;
-use std::path::Path;
 use std::process::Output;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::chart::copy_folder;
 use e2e::platform::{NAMESPACE, RELEASE};
 use e2e::scenario::condition;
 use e2e::{ChartFolder, HostPlatform, Namespace, image, progress};
@@ -313,7 +313,7 @@ fn composition(name: &str, greeting: &str, finalizers: &[&str]) -> Value {
 fn krateo() -> Result<Stage> {
     let folder = tempfile::tempdir()?;
     let chart = folder.path().join("krateo");
-    copy(&image::root().join("e2e/charts/krateo"), &chart)?;
+    copy_folder(&image::root().join("e2e/charts/krateo"), &chart)?;
     let templates = chart.join("charts/core-provider-crd/templates");
     fs::create_dir_all(&templates)?;
     fs::copy(
@@ -367,20 +367,6 @@ fn krateo() -> Result<Stage> {
         home,
         folder,
     })
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }
 
 fn service(path: &str) -> Value {

@@ -21,7 +21,7 @@ use local_cluster::registry;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::verbs::{self, Compared, Row, Table};
+use super::verbs::{self, Compared, Ended, Row, Table};
 use crate::http_server::{Answer, Asked};
 use crate::{HttpServer, host_platform, image, site};
 
@@ -254,7 +254,7 @@ pub(super) fn run(table: &mut Table) -> Result<()> {
         let ours = Stage::new(kco.clone(), material.path(), &repository)?;
         let theirs = Stage::new(helm.clone(), material.path(), &repository)?;
         for step in *script {
-            let fault = difference(&ours.take(step)?, &theirs.take(step)?, step.compared);
+            let fault = ours.take(step)?.difference(&theirs.take(step)?, step.compared);
             let command = step.arguments.to_owned();
             table.rows.push(Row { command, fault });
         }
@@ -483,14 +483,6 @@ struct Stage {
     repository: String,
 }
 
-/// The result of a step, and the files after it.
-struct Ended {
-    succeeded: bool,
-    printed: String,
-    said: String,
-    files: BTreeMap<String, String>,
-}
-
 impl Stage {
     fn new(program: PathBuf, material: &Path, repository: &HttpServer) -> Result<Self> {
         let folder = tempfile::tempdir()?;
@@ -610,22 +602,4 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn difference(ours: &Ended, theirs: &Ended, compared: Compared) -> Option<String> {
-    let mut parts = vec![("status", ours.succeeded.to_string(), theirs.succeeded.to_string())];
-    if compared == Compared::All {
-        parts.push(("output", ours.printed.clone(), theirs.printed.clone()));
-    }
-    let names = |ended: &Ended| format!("{:#?}", ended.files.keys().collect::<Vec<_>>());
-    parts.push(("files", names(ours), names(theirs)));
-    for (name, content) in &ours.files {
-        let other = theirs.files.get(name).cloned().unwrap_or_default();
-        parts.push((name, content.clone(), other));
-    }
-    let (what, ours_is, theirs_is) = parts.into_iter().find(|(_, ours, theirs)| ours != theirs)?;
-    Some(format!(
-        "{what} of kco:\n{ours_is}\n{what} of helm:\n{theirs_is}\nkco said: {}\nhelm said: {}",
-        ours.said, theirs.said
-    ))
 }

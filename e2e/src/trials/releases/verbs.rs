@@ -2,7 +2,7 @@
 //!
 //! Output, status and written files must be the same. The verbs for repositories and registries are in `scripts`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
 
+use crate::chart::copy_folder;
 use crate::{image, site};
 
 /// What is compared.
@@ -327,9 +328,10 @@ const FILES: &[(&str, &str)] = &[
 pub fn run() -> Result<Table> {
     let (kco, helm) = (image::binary("kco")?, site::helm()?);
     let mut table = Table::default();
+    let charts = charts(&helm)?;
     for case in CASES {
-        let ours = end(&kco, &helm, case)?;
-        let theirs = end(&helm, &helm, case)?;
+        let ours = end(&kco, charts.path(), case)?;
+        let theirs = end(&helm, charts.path(), case)?;
         let mut command = case.arguments.join(" ");
         for (name, value) in case.variables {
             command = format!("{name}={value} {command}");
@@ -367,13 +369,17 @@ fn compare_flags(kco: &Path, helm: &Path, verb: &str, table: &mut Table) -> Resu
         Ok(String::from_utf8_lossy(&both).into_owned())
     };
     let shown = printed(helm, &["--help"])?;
+    let listed_by_kco = printed(kco, &["--help"])?;
+    let listed_by_kco: HashSet<&str> = listed_by_kco.lines().filter_map(long_flag).collect();
     let mut missing = Vec::new();
     let mut known = 0;
     let own = shown.split("Global Flags:").next().unwrap_or_default();
     let indented = own.lines().filter(|line| line.starts_with("  "));
-    for flag in indented.filter_map(|line| long_flag(line.trim_start())) {
-        // What stands behind a flag that is not known is not looked at.
-        if printed(kco, &[&format!("--{flag}=1"), "--help"])?.contains("unexpected argument") {
+    for flag in indented.filter_map(long_flag) {
+        // Hidden flags are not listed; arguments after an unknown flag are not parsed.
+        if !listed_by_kco.contains(flag)
+            && printed(kco, &[&format!("--{flag}=1"), "--help"])?.contains("unexpected argument")
+        {
             missing.push(flag.to_owned());
         } else {
             known += 1;
@@ -396,6 +402,7 @@ fn compare_flags(kco: &Path, helm: &Path, verb: &str, table: &mut Table) -> Resu
 
 /// The long name in a line of help: `-n, --namespace string   namespace scope for this request`.
 fn long_flag(line: &str) -> Option<&str> {
+    let line = line.trim_start();
     let behind = match line.split_once(", --") {
         Some((short, behind)) if short.len() == 2 && short.starts_with('-') => behind,
         _ => line.strip_prefix("--")?,
@@ -405,22 +412,22 @@ fn long_flag(line: &str) -> Option<&str> {
 }
 
 /// The result of a command, and the contents of the folder after it.
-struct Ended {
-    succeeded: bool,
-    printed: String,
-    said: String,
-    files: BTreeMap<String, String>,
+pub(super) struct Ended {
+    pub(super) succeeded: bool,
+    pub(super) printed: String,
+    pub(super) said: String,
+    pub(super) files: BTreeMap<String, String>,
 }
 
 impl Ended {
-    fn difference(&self, other: &Self, compared: Compared) -> Option<String> {
+    /// The first thing in which they differ.
+    pub(super) fn difference(&self, other: &Self, compared: Compared) -> Option<String> {
         let mut parts = vec![("status", self.succeeded.to_string(), other.succeeded.to_string())];
         if compared == Compared::All {
             parts.push(("output", self.printed.clone(), other.printed.clone()));
         }
-        let names: Vec<&String> = self.files.keys().collect();
-        let other_names: Vec<&String> = other.files.keys().collect();
-        parts.push(("files", format!("{names:?}"), format!("{other_names:?}")));
+        let names = |ended: &Self| format!("{:#?}", ended.files.keys().collect::<Vec<_>>());
+        parts.push(("files", names(self), names(other)));
         for (name, content) in &self.files {
             parts.push((
                 name,
@@ -436,19 +443,26 @@ impl Ended {
     }
 }
 
-fn end(program: &Path, helm: &Path, case: &Case) -> Result<Ended> {
+/// The charts that each command line starts with.
+fn charts(helm: &Path) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
-    let charts = folder.path().join("charts");
     for (path, content) in FILES {
-        let path = charts.join(path);
+        let path = folder.path().join(path);
         fs::create_dir_all(path.parent().context("a file has a folder")?)?;
         fs::write(path, content)?;
     }
     let created = Command::new(helm)
         .args(["create", "web"])
-        .current_dir(&charts)
+        .current_dir(folder.path())
         .output()?;
     ensure!(created.status.success(), "helm create: {created:?}");
+    Ok(folder)
+}
+
+fn end(program: &Path, original: &Path, case: &Case) -> Result<Ended> {
+    let folder = tempfile::tempdir()?;
+    let charts = folder.path().join("charts");
+    copy_folder(original, &charts)?;
     let output = Command::new(program)
         .args(case.arguments)
         .current_dir(&charts)
