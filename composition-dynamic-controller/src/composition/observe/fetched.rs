@@ -18,13 +18,13 @@ pub(super) struct Fetched {
     pub(super) release_name: ReleaseName,
     /// The client for releases, set up for this composition.
     pub(super) releases: Releases,
-    pub(super) found: Found,
+    pub(super) state: CompositionState,
 }
 
-/// What was found.
-pub(super) enum Found {
+/// What was found of a composition.
+pub(super) enum CompositionState {
     /// The composition is paused: nothing was read.
-    Nothing,
+    Paused,
     /// The Roles for that release name belong to another composition; the text says which.
     OfAnother(String),
     /// The composition is being deleted with its namespace.
