@@ -195,7 +195,6 @@ async fn begin(
     Ok(Begun {
         releases,
         progress: Progress::Release(Box::new(reading)),
-
     })
 }
 
