@@ -118,7 +118,7 @@ impl Going {
 impl FoundRelease {
     fn added_to(self, nothing: Observed, growth: Growth) -> Observed {
         let Self {
-            given,
+            offered,
             intention,
             roles,
             rights,
@@ -143,7 +143,7 @@ impl FoundRelease {
         Observed {
             facts: plan::Observed {
                 definition: intention.as_ref().and_then(|it| it.definition.clone()),
-                named: given.name,
+                named: offered.name,
                 rights,
                 growth,
                 outside,
@@ -157,7 +157,7 @@ impl FoundRelease {
             drifted,
             retry_in: standing.retry_in,
             outlying,
-            ignored_name: given.ignored,
+            ignored_name: offered.ignored,
             ..nothing
         }
     }
@@ -228,7 +228,7 @@ fn is_removed(composition: &Composition) -> bool {
 mod tests {
     use api::annotations;
     use cluster::scripted::Script;
-    use composition::{Account, Given};
+    use composition::{Account, OfferedName};
     use helm_client::release::Options;
     use inspection::Standing;
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -339,7 +339,7 @@ mod tests {
 
     fn found(release: Release, rights: Rights, in_roles: &[ObjectId]) -> FoundRelease {
         FoundRelease {
-            given: Given::default(),
+            offered: OfferedName::default(),
             intention: None,
             roles: roles("cdc"),
             rights,
@@ -389,7 +389,7 @@ mod tests {
     #[tokio::test]
     async fn a_release_name_that_the_definition_gives_or_ignores_is_passed_on() {
         let mut release = found(Release::InSync, Rights::default(), &[]);
-        release.given.name = Some("given".into());
+        release.offered.name = Some("given".into());
         assert_eq!(
             derived(&composition(), CompositionState::Release(Box::new(release)))
                 .facts
@@ -398,7 +398,7 @@ mod tests {
             Some("given")
         );
         let mut release = found(Release::InSync, Rights::default(), &[]);
-        release.given.ignored = Some("it governs two".into());
+        release.offered.ignored = Some("it governs two".into());
         let observed = derived(&composition(), CompositionState::Release(Box::new(release)));
         assert_eq!(observed.ignored_name.as_deref(), Some("it governs two"));
         assert_eq!(observed.facts.named, None);

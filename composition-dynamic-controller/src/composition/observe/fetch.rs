@@ -9,7 +9,7 @@ use cluster::{Cluster, ObjectId};
 use composition::bound::Outside;
 use composition::permissions::Grant;
 use composition::plan::{self, Release, Rights};
-use composition::{Given, ReleaseName};
+use composition::{OfferedName, ReleaseName};
 use helm_client::records;
 use helm_client::release::Releases;
 use helm_client::rendering::Leniency;
@@ -38,8 +38,8 @@ pub(super) async fn fetch(
     ctx: &Context,
 ) -> Result<Fetched, Error> {
     let namespace = ctx.namespace.as_deref();
-    let given = naming::given(composition, &ctx.origin, &ctx.resource, namespace, &ctx.cluster).await?;
-    let name = given.name.as_deref();
+    let offered = naming::offered(composition, &ctx.origin, &ctx.resource, namespace, &ctx.cluster).await?;
+    let name = offered.name.as_deref();
     let release_name = ReleaseName::of(composition, name, ctx.safe_release_name)?;
     if plan::paused(composition).is_some() {
         return Ok(Fetched {
@@ -64,7 +64,7 @@ pub(super) async fn fetch(
                 name: &release_name,
                 releases: &releases,
             };
-            let rest = Box::pin(finish(release, given, *reading, memory, ctx));
+            let rest = Box::pin(finish(release, offered, *reading, memory, ctx));
             CompositionState::Release(Box::new(rest.await?))
         }
     };
@@ -201,7 +201,7 @@ async fn begin(
 /// Reads the rest of what the plan needs for a release in this state.
 async fn finish(
     release: ReleaseOf<'_>,
-    given: Given,
+    offered: OfferedName,
     reading: Reading,
     memory: &mut Memory,
     ctx: &Context,
@@ -251,7 +251,7 @@ async fn finish(
         Vec::new()
     };
     Ok(FoundRelease {
-        given,
+        offered,
         intention,
         roles,
         rights,

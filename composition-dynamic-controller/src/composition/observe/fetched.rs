@@ -4,7 +4,7 @@ use cluster::{Health, ObjectId};
 use composition::bound::Outside;
 use composition::permissions::Grant;
 use composition::plan::Rights;
-use composition::{Given, ReleaseName};
+use composition::{OfferedName, ReleaseName};
 use helm_client::records;
 use helm_client::release::Releases;
 use helm_client::release::drift::DriftedObject;
@@ -46,7 +46,7 @@ pub(super) struct Going {
 /// The release of a composition, and everything that was read with it.
 pub(super) struct FoundRelease {
     /// The release name that the definition gives, if any.
-    pub(super) given: Given,
+    pub(super) offered: OfferedName,
     /// What the release should be; none when the composition is being deleted.
     pub(super) intention: Option<Intention>,
     pub(super) roles: Roles,

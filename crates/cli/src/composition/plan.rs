@@ -48,7 +48,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         history_max,
     } = &args.controller;
     let (resource, composition) = find::one(session, &args.one.composition).await?;
-    let Named { release, given } = names::name(session, &resource, &composition).await?;
+    let Named { release, offered } = names::name(session, &resource, &composition).await?;
     let records = session.find(release.as_str()).await?;
     let found = wanted::find(session, &composition, &release, krateo_namespace).await?;
     let wanted = found.wanted(&records).await?;
@@ -70,7 +70,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         permissions::granting(session, &place, &wanted.touched, places, &labels, *history_max).await?;
     let observed = Observed {
         definition,
-        named: given.name,
+        named: offered.name,
         rights: Rights {
             needed: granting.needed.clone(),
             granted: granting.granted.clone(),
