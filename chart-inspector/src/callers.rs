@@ -34,21 +34,21 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Callers {
     cluster: Cluster,
     hashing: RandomState,
-    owners: Mutex<Kept<u64, Subject>>,
-    refused: Mutex<Kept<u64, ()>>,
-    allowed: Mutex<Kept<(String, Access), ()>>,
+    owners: Mutex<Cache<u64, Subject>>,
+    refused: Mutex<Cache<u64, ()>>,
+    allowed: Mutex<Cache<(String, Access), ()>>,
     asking: Semaphore,
 }
 
-type Kept<K, V> = HashMap<K, (V, Instant)>;
+type Cache<K, V> = HashMap<K, (V, Instant)>;
 
 /// What is cached about a token.
-enum Known {
+enum CachedToken {
     Owned(Subject),
     Refused,
 }
 
-impl Known {
+impl CachedToken {
     fn owner(self) -> Option<Subject> {
         match self {
             Self::Owned(owner) => Some(owner),
@@ -128,13 +128,13 @@ impl Callers {
     async fn owner(&self, token: &str) -> Result<Option<Subject>, Refused> {
         // Only a hash, so that the token itself stays in memory no longer than the request.
         let key = self.hashing.hash_one(token);
-        if let Some(known) = self.known(key) {
-            return Ok(known.owner());
+        if let Some(cached) = self.cached(key) {
+            return Ok(cached.owner());
         }
         let _asking = self.turn().await?;
         // Another request may have been answered meanwhile.
-        if let Some(known) = self.known(key) {
-            return Ok(known.owner());
+        if let Some(cached) = self.cached(key) {
+            return Ok(cached.owner());
         }
         let owner = self.cluster.owner_of_token(token, AUDIENCE).await?;
         match &owner {
@@ -144,9 +144,9 @@ impl Callers {
         Ok(owner)
     }
 
-    fn known(&self, key: u64) -> Option<Known> {
-        let owner = recall(&self.owners, &key, HOLDS).map(Known::Owned);
-        let refused = || recall(&self.refused, &key, REFUSED).map(|()| Known::Refused);
+    fn cached(&self, key: u64) -> Option<CachedToken> {
+        let owner = recall(&self.owners, &key, HOLDS).map(CachedToken::Owned);
+        let refused = || recall(&self.refused, &key, REFUSED).map(|()| CachedToken::Refused);
         owner.or_else(refused)
     }
 
@@ -171,24 +171,24 @@ impl Callers {
 }
 
 fn recall<K: Eq + std::hash::Hash, V: Clone>(
-    kept: &Mutex<Kept<K, V>>,
+    cache: &Mutex<Cache<K, V>>,
     key: &K,
     holds: Duration,
 ) -> Option<V> {
-    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    let (value, since) = kept.get(key)?;
+    let cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    let (value, since) = cache.get(key)?;
     (since.elapsed() < holds).then(|| value.clone())
 }
 
-fn keep<K: Eq + std::hash::Hash, V>(kept: &Mutex<Kept<K, V>>, key: K, value: V, holds: Duration) {
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.len() >= CAPACITY {
-        kept.retain(|_, (_, since)| since.elapsed() < holds);
+fn keep<K: Eq + std::hash::Hash, V>(cache: &Mutex<Cache<K, V>>, key: K, value: V, holds: Duration) {
+    let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    if cache.len() >= CAPACITY {
+        cache.retain(|_, (_, since)| since.elapsed() < holds);
     }
-    if kept.len() >= CAPACITY {
-        kept.clear(); // asking again is better than using unlimited memory
+    if cache.len() >= CAPACITY {
+        cache.clear(); // asking again is better than using unlimited memory
     }
-    kept.insert(key, (value, Instant::now()));
+    cache.insert(key, (value, Instant::now()));
 }
 
 #[cfg(test)]
@@ -270,10 +270,10 @@ mod tests {
 
     #[test]
     fn a_cache_has_a_size_limit() {
-        let kept = Mutex::default();
+        let cache = Mutex::default();
         for token in 0..3 * CAPACITY {
-            keep(&kept, token, (), REFUSED);
-            assert!(kept.lock().unwrap().len() <= CAPACITY);
+            keep(&cache, token, (), REFUSED);
+            assert!(cache.lock().unwrap().len() <= CAPACITY);
         }
     }
 

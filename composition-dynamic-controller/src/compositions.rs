@@ -76,7 +76,7 @@ const KEPT_METADATA: usize = 4 << 10;
 
 /// A composition as last seen.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct CachedComposition {
     /// Without `managedFields` and `ownerReferences`.
     pub(crate) object: Arc<DynamicObject>,
     /// False when only part of it is kept, so that a pass has to read it.
@@ -85,10 +85,10 @@ pub(crate) struct Seen {
     pub(crate) told: u64,
 }
 
-impl Seen {
+impl CachedComposition {
     fn of(item: Item<Trimmed>) -> Self {
         match item {
-            Item::Read(Trimmed(seen)) => seen,
+            Item::Read(Trimmed(cached)) => cached,
             Item::Unreadable(unreadable) => Self::of_object(DynamicObject {
                 types: unreadable.types,
                 metadata: unreadable.metadata,
@@ -162,14 +162,14 @@ pub(crate) fn told(labels: &BTreeMap<String, String>, annotations: &BTreeMap<Str
 /// A composition that is trimmed to the kept size while it is parsed: a page of a list stays in memory until all of it
 /// is read, and parsed values take ten times the memory of their text.
 #[derive(Debug, Clone)]
-pub(crate) struct Trimmed(Seen);
+pub(crate) struct Trimmed(CachedComposition);
 
 impl<'de> Deserialize<'de> for Trimmed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let text = trimmed(&raw, KEPT).unwrap_or(raw);
         serde_json::from_str(text.get())
-            .map(|object| Self(Seen::of_object(object)))
+            .map(|object| Self(CachedComposition::of_object(object)))
             .map_err(|_| D::Error::custom("it is nested too deeply, or not an object"))
     }
 }
@@ -235,21 +235,21 @@ pub(crate) struct Compositions {
 
 #[derive(Default)]
 struct State {
-    known: HashMap<Key, Seen>,
+    cached: HashMap<Key, CachedComposition>,
     /// The compositions seen so far in the list that is being read.
     listed: HashSet<Key>,
 }
 
 impl Compositions {
     /// The composition as last seen.
-    pub(crate) fn get(&self, key: &Key) -> Option<Seen> {
-        self.lock().known.get(key).cloned()
+    pub(crate) fn get(&self, key: &Key) -> Option<CachedComposition> {
+        self.lock().cached.get(key).cloned()
     }
 
     /// The compositions for which `is_so` returns true; it may look only at metadata.
     pub(crate) fn of(&self, is_so: impl Fn(&DynamicObject) -> bool) -> Vec<Key> {
         let state = self.lock();
-        let found = state.known.iter().filter(|(_, seen)| is_so(&seen.object));
+        let found = state.cached.iter().filter(|(_, cached)| is_so(&cached.object));
         found.map(|(key, _)| key.clone()).collect()
     }
 
@@ -267,29 +267,29 @@ impl Compositions {
                 Vec::new()
             }
             Event::InitApply(item) => {
-                let seen = Seen::of(item);
-                state.listed.insert(Key::of(&seen.object));
-                state.keep(seen).into_iter().collect()
+                let cached = CachedComposition::of(item);
+                state.listed.insert(Key::of(&cached.object));
+                state.keep(cached).into_iter().collect()
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut state.listed);
                 let gone: Vec<Key> = state
-                    .known
+                    .cached
                     .keys()
                     .filter(|key| !listed.contains(key))
                     .cloned()
                     .collect();
                 gone.into_iter()
                     .map(|key| {
-                        state.known.remove(&key);
+                        state.cached.remove(&key);
                         News::Gone(key)
                     })
                     .collect()
             }
-            Event::Apply(item) => state.keep(Seen::of(item)).into_iter().collect(),
+            Event::Apply(item) => state.keep(CachedComposition::of(item)).into_iter().collect(),
             Event::Delete(item) => {
-                let key = Key::of(&Seen::of(item).object);
-                state.known.remove(&key);
+                let key = Key::of(&CachedComposition::of(item).object);
+                state.cached.remove(&key);
                 vec![News::Gone(key)]
             }
         }
@@ -300,10 +300,10 @@ impl Compositions {
         let mut state = self.lock();
         let key = Key::of(&object);
         // Without an entry, the composition has been forgotten in the meantime.
-        if let Some(known) = state.known.get_mut(&key)
-            && is_newer(&object, &known.object)
+        if let Some(cached) = state.cached.get_mut(&key)
+            && is_newer(&object, &cached.object)
         {
-            *known = Seen::of_object(object);
+            *cached = CachedComposition::of_object(object);
         }
     }
 
@@ -313,14 +313,14 @@ impl Compositions {
 }
 
 impl State {
-    fn keep(&mut self, seen: Seen) -> Option<News> {
-        let key = Key::of(&seen.object);
-        let urgency = match self.known.get(&key) {
+    fn keep(&mut self, new: CachedComposition) -> Option<News> {
+        let key = Key::of(&new.object);
+        let urgency = match self.cached.get(&key) {
             None => Some(Priority::Low),
-            Some(known) if !is_newer(&seen.object, &known.object) => return None,
-            Some(known) => what_changed(known, &seen),
+            Some(cached) if !is_newer(&new.object, &cached.object) => return None,
+            Some(cached) => what_changed(cached, &new),
         };
-        self.known.insert(key.clone(), seen);
+        self.cached.insert(key.clone(), new);
         urgency.map(|priority| News::Look(key, priority))
     }
 }
@@ -340,7 +340,7 @@ fn is_newer(object: &DynamicObject, known: &DynamicObject) -> bool {
 
 /// The priority of a change between two states of a composition; none for a change that does not matter, such as one of
 /// the status.
-fn what_changed(old: &Seen, new: &Seen) -> Option<Priority> {
+fn what_changed(old: &CachedComposition, new: &CachedComposition) -> Option<Priority> {
     let (was, is) = (&old.object.metadata, &new.object.metadata);
     if was.uid != is.uid || was.generation != is.generation {
         return Some(Priority::High);
@@ -466,9 +466,9 @@ mod tests {
         compositions.saw(Event::Apply(item(1, json!({}))));
         compositions.wrote(object(5, json!({"finalizers": ["ours"]})));
         assert!(compositions.saw(Event::Apply(item(4, json!({})))).is_empty());
-        let known = compositions.get(&key()).unwrap();
-        assert_eq!(known.object.finalizers(), ["ours"]);
-        assert!(known.object.metadata.managed_fields.is_none());
+        let cached = compositions.get(&key()).unwrap();
+        assert_eq!(cached.object.finalizers(), ["ours"]);
+        assert!(cached.object.metadata.managed_fields.is_none());
     }
 
     /// The object, with a string of that length in its spec.
@@ -483,9 +483,9 @@ mod tests {
         let compositions = Compositions::default();
         let is_whole = |object: DynamicObject| {
             compositions.saw(Event::Apply(read(&object)));
-            let seen = compositions.get(&key()).unwrap();
-            assert_eq!(seen.object.data.get("spec").is_some(), seen.is_whole);
-            seen.is_whole
+            let cached = compositions.get(&key()).unwrap();
+            assert_eq!(cached.object.data.get("spec").is_some(), cached.is_whole);
+            cached.is_whole
         };
         assert!(is_whole(with_spec(1, KEPT - 100)));
         assert!(!is_whole(with_spec(2, KEPT)));
@@ -524,17 +524,17 @@ mod tests {
         }
         let kept: usize = compositions
             .lock()
-            .known
+            .cached
             .values()
-            .map(|seen| json!(*seen.object).to_string().len())
+            .map(|cached| json!(*cached.object).to_string().len())
             .sum();
         assert!(kept < 100 * 2 * KEPT_METADATA, "{kept} bytes are kept");
 
         let key = Key::of(&written(7, "a"));
-        let seen = compositions.get(&key).unwrap();
-        assert!(!seen.is_whole);
-        assert_eq!(seen.object.labels()["krateo.io/release-name"], "web");
-        assert_eq!(seen.object.finalizers(), [finalizers::COMPOSITION]);
+        let cached = compositions.get(&key).unwrap();
+        assert!(!cached.is_whole);
+        assert_eq!(cached.object.labels()["krateo.io/release-name"], "web");
+        assert_eq!(cached.object.finalizers(), [finalizers::COMPOSITION]);
         // The same digest as a pass computes that reads the whole object.
         let whole = written(7, "a");
         let kind = ApiResource {
@@ -545,11 +545,11 @@ mod tests {
             plural: "webs".to_owned(),
         };
         let whole = Composition::read(whole, &kind).unwrap();
-        assert_eq!(told(&whole.labels, &whole.annotations), seen.told);
-        let kept = Composition::read((*seen.object).clone(), &kind).unwrap();
-        assert_ne!(told(&kept.labels, &kept.annotations), seen.told);
+        assert_eq!(told(&whole.labels, &whole.annotations), cached.told);
+        let kept = Composition::read((*cached.object).clone(), &kind).unwrap();
+        assert_ne!(told(&kept.labels, &kept.annotations), cached.told);
         // A change of one of our annotations is news even if that annotation is not kept.
-        assert!(!seen.object.annotations().contains_key("krateo.io/zz"));
+        assert!(!cached.object.annotations().contains_key("krateo.io/zz"));
         let mut changed = written(7, "b");
         changed.metadata.resource_version = Some("2".to_owned());
         assert_eq!(
@@ -574,9 +574,9 @@ mod tests {
             look(Priority::Low)
         );
         assert!(compositions.saw(Event::InitDone).is_empty(), "it is not gone");
-        let seen = compositions.get(&key()).unwrap();
-        assert!(!seen.is_whole);
-        assert_eq!(seen.object.metadata.uid.as_deref(), Some("1"));
+        let cached = compositions.get(&key()).unwrap();
+        assert!(!cached.is_whole);
+        assert_eq!(cached.object.metadata.uid.as_deref(), Some("1"));
         assert_eq!(compositions.saw(Event::Delete(item)), [News::Gone(key())]);
     }
 

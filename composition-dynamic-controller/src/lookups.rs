@@ -68,13 +68,13 @@ struct Shared {
 #[derive(Default)]
 struct State {
     now: Moment,
-    watches: HashMap<Place, Watch>,
+    watches: HashMap<Scope, Watch>,
     followers: BTreeMap<Key, Follower>,
 }
 
 /// What one watch covers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Place {
+struct Scope {
     resource: ResourceId,
     /// None for all namespaces, and for cluster-scoped kinds.
     namespace: Option<String>,
@@ -92,7 +92,7 @@ struct Watch {
 
 #[derive(Default)]
 struct Follower {
-    places: BTreeSet<Place>,
+    scopes: BTreeSet<Scope>,
     /// When it was last put in the queue.
     woken: Option<Instant>,
     /// True while a timer is going to put it in the queue.
@@ -102,8 +102,8 @@ struct Follower {
 /// Which watches a composition's lookups need, and whether they are current.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Followed {
-    /// Places that were not watched before.
-    begin: Vec<Place>,
+    /// Scopes that were not watched before.
+    begin: Vec<Scope>,
     /// True when all are watched.
     all: bool,
     /// True when something changed since they were answered.
@@ -145,13 +145,13 @@ impl Lookups {
                 && !lookup.resource.is_secret()
                 && known.is_some_and(|known| known.verbs.iter().any(|verb| verb == "watch"))
         };
-        let wanted: Vec<Place> = lookups.iter().filter(is_watchable).map(Place::of).collect();
+        let wanted: Vec<Scope> = lookups.iter().filter(is_watchable).map(Scope::of).collect();
         let all = wanted.len() == lookups.len();
         let mut state = self.0.lock();
         let followed = state.follow(key, wanted.into_iter().collect(), since);
-        for place in followed.begin {
-            let ends = self.0.begin(place.clone());
-            if let Some(watch) = state.watches.get_mut(&place) {
+        for scope in followed.begin {
+            let ends = self.0.begin(scope.clone());
+            if let Some(watch) = state.watches.get_mut(&scope) {
                 watch.ends = Some(ends);
             }
         }
@@ -172,7 +172,7 @@ impl Lookups {
     }
 }
 
-impl Place {
+impl Scope {
     fn of(lookup: &Lookup) -> Self {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Self {
@@ -184,46 +184,46 @@ impl Place {
 }
 
 impl State {
-    fn follow(&mut self, key: &Key, wanted: BTreeSet<Place>, since: Moment) -> Followed {
+    fn follow(&mut self, key: &Key, wanted: BTreeSet<Scope>, since: Moment) -> Followed {
         let mut follower = self.followers.remove(key).unwrap_or_default();
-        for place in follower.places.difference(&wanted) {
-            self.leave_place(key, place);
+        for scope in follower.scopes.difference(&wanted) {
+            self.leave_scope(key, scope);
         }
         let mut outcome = Followed {
             all: true,
             ..Followed::default()
         };
-        let mut places = BTreeSet::new();
-        for place in wanted {
-            if !self.watches.contains_key(&place) {
-                if !self.has_room(&key.namespace, &places) {
+        let mut scopes = BTreeSet::new();
+        for scope in wanted {
+            if !self.watches.contains_key(&scope) {
+                if !self.has_room(&key.namespace, &scopes) {
                     outcome.all = false;
                     continue;
                 }
-                outcome.begin.push(place.clone());
+                outcome.begin.push(scope.clone());
             }
-            let watch = self.watches.entry(place.clone()).or_default();
+            let watch = self.watches.entry(scope.clone()).or_default();
             watch.followers.insert(key.clone());
             outcome.is_news |= watch.moved.is_some_and(|moved| moved > since);
-            places.insert(place);
+            scopes.insert(scope);
         }
-        if !places.is_empty() {
-            follower.places = places;
+        if !scopes.is_empty() {
+            follower.scopes = scopes;
             self.followers.insert(key.clone(), follower);
         }
         outcome
     }
 
     /// True when one more watch may start for a composition of `namespace` that already has the watches `own`.
-    fn has_room(&self, namespace: &str, own: &BTreeSet<Place>) -> bool {
+    fn has_room(&self, namespace: &str, own: &BTreeSet<Scope>) -> bool {
         let first = Key {
             namespace: namespace.to_owned(),
             name: String::new(),
         };
         let others = self.followers.range(first..);
         let others = others.take_while(|(key, _)| key.namespace == namespace);
-        let others = others.flat_map(|(_, follower)| &follower.places);
-        let of_namespace: BTreeSet<&Place> = others.chain(own).collect();
+        let others = others.flat_map(|(_, follower)| &follower.scopes);
+        let of_namespace: BTreeSet<&Scope> = others.chain(own).collect();
         self.watches.len() < WATCHES
             && of_namespace.len() < WATCHES_OF_NAMESPACE
             && own.len() < WATCHES_OF_COMPOSITION
@@ -231,34 +231,34 @@ impl State {
 
     fn leave(&mut self, key: &Key) {
         let follower = self.followers.remove(key).unwrap_or_default();
-        for place in &follower.places {
-            self.leave_place(key, place);
+        for scope in &follower.scopes {
+            self.leave_scope(key, scope);
         }
     }
 
-    fn leave_place(&mut self, key: &Key, place: &Place) {
-        let Some(watch) = self.watches.get_mut(place) else {
+    fn leave_scope(&mut self, key: &Key, scope: &Scope) {
+        let Some(watch) = self.watches.get_mut(scope) else {
             return;
         };
         watch.followers.remove(key);
         if watch.followers.is_empty() {
-            self.watches.remove(place);
+            self.watches.remove(scope);
         }
     }
 
     fn is_current(&self, key: &Key, since: Moment) -> bool {
-        let is_unmoved = |place: &Place| {
-            let moved = self.watches.get(place).and_then(|watch| watch.moved);
+        let is_unmoved = |scope: &Scope| {
+            let moved = self.watches.get(scope).and_then(|watch| watch.moved);
             moved.is_some_and(|moved| moved <= since)
         };
         let follower = self.followers.get(key);
-        follower.is_some_and(|follower| follower.places.iter().all(is_unmoved))
+        follower.is_some_and(|follower| follower.scopes.iter().all(is_unmoved))
     }
 
     /// Records that something changed there, or that the first list is complete (objects may have changed between the
     /// answer and the start of the watch). Returns the compositions to requeue.
-    fn moved(&mut self, place: &Place) -> Vec<Key> {
-        let Some(watch) = self.watches.get_mut(place) else {
+    fn moved(&mut self, scope: &Scope) -> Vec<Key> {
+        let Some(watch) = self.watches.get_mut(scope) else {
             return Vec::new();
         };
         self.now.0 += 1;
@@ -268,26 +268,26 @@ impl State {
 }
 
 impl Shared {
-    fn begin(self: &Arc<Self>, place: Place) -> DropGuard {
+    fn begin(self: &Arc<Self>, scope: Scope) -> DropGuard {
         let ends = CancellationToken::new();
         let (shared, until) = (self.clone(), ends.clone());
         tokio::spawn(async move {
-            until.run_until_cancelled(shared.watch(place)).await;
+            until.run_until_cancelled(shared.watch(scope)).await;
         });
         ends.drop_guard()
     }
 
-    async fn watch(self: Arc<Self>, place: Place) {
-        let api: Api<Item<PartialObjectMeta<DynamicObject>>> = place
+    async fn watch(self: Arc<Self>, scope: Scope) {
+        let api: Api<Item<PartialObjectMeta<DynamicObject>>> = scope
             .resource
-            .api(self.cluster.client(), place.namespace.as_deref());
+            .api(self.cluster.client(), scope.namespace.as_deref());
         let mut config = watcher::Config::default().page_size(PAGE);
-        if let Some(name) = &place.name {
+        if let Some(name) = &scope.name {
             config = config.fields(&format!("metadata.name={name}"));
         }
         let events = watch(api, config).default_backoff().inspect_err(|error| {
             tracing::debug!(
-                ?place,
+                place = ?scope,
                 error = error as &dyn std::error::Error,
                 "watch of a looked-up object failed"
             );
@@ -299,7 +299,7 @@ impl Shared {
                 Ok(Event::Init | Event::InitApply(_)) => {}
                 Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
                     refusals = 0;
-                    self.moved(&place);
+                    self.moved(&scope);
                 }
                 Err(error) if is_forbidden(&error) && refusals >= REFUSALS => {
                     tokio::time::sleep(FORBIDDEN_PAUSE).await;
@@ -309,9 +309,9 @@ impl Shared {
         }
     }
 
-    fn moved(self: &Arc<Self>, place: &Place) {
+    fn moved(self: &Arc<Self>, scope: &Scope) {
         let mut state = self.lock();
-        let told = state.moved(place);
+        let told = state.moved(scope);
         let crowd = u32::try_from(told.len()).unwrap_or(u32::MAX);
         let pause = PACE.max(PACE_OF_MANY.saturating_mul(crowd));
         for key in told {
@@ -380,25 +380,25 @@ mod tests {
         }
     }
 
-    fn map(name: &str) -> Place {
-        Place {
+    fn map(name: &str) -> Scope {
+        Scope {
             resource: ResourceId::of::<ConfigMap>(),
             namespace: Some("team".to_owned()),
             name: Some(name.to_owned()),
         }
     }
 
-    fn nodes() -> Place {
-        Place {
+    fn nodes() -> Scope {
+        Scope {
             resource: ResourceId::of::<Node>(),
             namespace: None,
             name: None,
         }
     }
 
-    fn follow(state: &mut State, key: &Key, places: &[Place]) -> Followed {
+    fn follow(state: &mut State, key: &Key, scopes: &[Scope]) -> Followed {
         let since = state.now;
-        state.follow(key, places.iter().cloned().collect(), since)
+        state.follow(key, scopes.iter().cloned().collect(), since)
     }
 
     #[test]
@@ -451,13 +451,13 @@ mod tests {
     #[test]
     fn watches_are_limited_by_composition_by_namespace_and_in_total() {
         let mut state = State::default();
-        let many: Vec<Place> = (0..WATCHES).map(|number| map(&number.to_string())).collect();
+        let many: Vec<Scope> = (0..WATCHES).map(|number| map(&number.to_string())).collect();
         let first = follow(&mut state, &key("a"), &many);
         assert_eq!((first.begin.len(), first.all), (WATCHES_OF_COMPOSITION, false));
         let (_, rest) = many.split_at(WATCHES_OF_COMPOSITION);
         let mut begun = WATCHES_OF_COMPOSITION;
-        for (number, places) in rest.chunks(WATCHES_OF_COMPOSITION).enumerate() {
-            begun += follow(&mut state, &key(&format!("b-{number}")), places)
+        for (number, scopes) in rest.chunks(WATCHES_OF_COMPOSITION).enumerate() {
+            begun += follow(&mut state, &key(&format!("b-{number}")), scopes)
                 .begin
                 .len();
         }

@@ -18,7 +18,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// In declaration order, because [`Parts`] is indexed by it.
+    /// In declaration order, because [`PassMetrics`] is indexed by it.
     const ALL: [Self; 6] = [
         Self::ChartInspector,
         Self::RbacGeneration,
@@ -40,8 +40,8 @@ impl Part {
     }
 }
 
-/// The metrics of all parts.
-pub(crate) struct Parts(Vec<PartMetrics>);
+/// The metrics of all parts of a pass.
+pub(crate) struct PassMetrics(Vec<PartMetrics>);
 
 struct PartMetrics {
     seconds: Histogram,
@@ -49,7 +49,7 @@ struct PartMetrics {
     errors: IntCounter,
 }
 
-impl Parts {
+impl PassMetrics {
     /// Registers the metrics.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ mod tests {
     #[tokio::test]
     async fn each_part_is_counted_under_its_own_name() {
         let metrics = Metrics::new().unwrap();
-        let parts = Parts::new(&metrics).unwrap();
+        let parts = PassMetrics::new(&metrics).unwrap();
         for part in Part::ALL {
             let _ = parts.time(part, async { Err::<(), _>("no") }).await;
         }
@@ -187,7 +187,7 @@ mod tests {
     fn the_dashboard_names_only_metrics_that_exist() {
         const DASHBOARD: &str = include_str!("../../charts/core-provider/dashboards/compositions.json");
         let metrics = Metrics::new().unwrap();
-        let _parts = Parts::new(&metrics).unwrap();
+        let _parts = PassMetrics::new(&metrics).unwrap();
         let _shards = crate::shards::ShardMetrics::new(&metrics).unwrap();
         for (prefix, queue) in [("unstructured_runtime", "a"), ("provider_runtime", "b")] {
             let telemetry = Telemetry::new(&metrics, prefix, queue).unwrap();

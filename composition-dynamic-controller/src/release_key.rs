@@ -45,11 +45,12 @@ impl Error {
 pub(crate) struct ReleaseKey {
     cluster: Cluster,
     secret: ObjectId,
-    known: Mutex<Option<Known>>,
+    cached: Mutex<Option<CachedKeys>>,
 }
 
+/// The keys as last read.
 #[derive(Clone)]
-struct Known {
+struct CachedKeys {
     keys: Arc<RecordKeys>,
     /// The Secret's resource version.
     version: String,
@@ -61,39 +62,41 @@ impl ReleaseKey {
         Ok(Self {
             cluster,
             secret: ObjectId::of::<Secret>(Some(namespace), name)?,
-            known: Mutex::default(),
+            cached: Mutex::default(),
         })
     }
 
     /// The current signing key, and the previous one.
     pub(crate) async fn keys(&self) -> Result<Arc<RecordKeys>, Error> {
-        let mut known = self.known.lock().await;
-        if let Some(known) = known.as_ref().filter(|known| known.since.elapsed() < MAX_AGE) {
-            return Ok(known.keys.clone());
+        let mut cached = self.cached.lock().await;
+        if let Some(cached) = cached.as_ref().filter(|cached| cached.since.elapsed() < MAX_AGE) {
+            return Ok(cached.keys.clone());
         }
         let read = self.read().await?;
-        Ok(known.insert(read).keys.clone())
+        Ok(cached.insert(read).keys.clone())
     }
 
     /// The current key if it is not the one that was `used`; called after a record that the used key did not sign.
     pub(crate) async fn newer(&self, used: &Arc<RecordKeys>) -> Result<Option<Arc<RecordKeys>>, Error> {
-        let mut known = self.known.lock().await;
-        if let Some(known) = known.as_ref().filter(|known| !Arc::ptr_eq(&known.keys, used)) {
-            return Ok(Some(known.keys.clone()));
+        let mut cached = self.cached.lock().await;
+        if let Some(cached) = cached.as_ref().filter(|cached| !Arc::ptr_eq(&cached.keys, used)) {
+            return Ok(Some(cached.keys.clone()));
         }
-        if known
+        if cached
             .as_ref()
-            .is_some_and(|known| known.since.elapsed() < MIN_AGE)
+            .is_some_and(|cached| cached.since.elapsed() < MIN_AGE)
         {
             return Ok(None);
         }
         let read = self.read().await?;
-        let is_same = known.as_ref().is_some_and(|known| known.version == read.version);
-        let keys = known.insert(read).keys.clone();
+        let is_same = cached
+            .as_ref()
+            .is_some_and(|cached| cached.version == read.version);
+        let keys = cached.insert(read).keys.clone();
         Ok((!is_same).then_some(keys))
     }
 
-    async fn read(&self) -> Result<Known, Error> {
+    async fn read(&self) -> Result<CachedKeys, Error> {
         let secret = self.cluster.get(&self.secret).await;
         let secret: Option<Secret> =
             secret.map_err(|error| Error::Read(self.secret.clone(), Box::new(error)))?;
@@ -103,7 +106,7 @@ impl ReleaseKey {
         let data = secret.data.unwrap_or_default();
         let key = |name: &str| data.get(name).map(|ByteString(bytes)| bytes.as_slice());
         let keys = RecordKeys::new(key(KEY).unwrap_or_default(), key(PREVIOUS));
-        Ok(Known {
+        Ok(CachedKeys {
             keys: Arc::new(keys.map_err(|error| Error::Unusable(self.secret.clone(), error))?),
             version: secret.metadata.resource_version.unwrap_or_default(),
             since: Instant::now(),

@@ -23,13 +23,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::composition::{Context, FIELD_MANAGER, Known, Memories, Origin};
+use crate::composition::{BoundCache, Context, FIELD_MANAGER, Memories, Origin};
 use crate::compositions::{Compositions, Key};
 use crate::controller::Controller;
 use crate::definitions::Definitions;
 use crate::inspector::Inspector;
 use crate::lookups::Lookups;
-use crate::metrics::{CutOff, Parts};
+use crate::metrics::{CutOff, PassMetrics};
 use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::types::AwaitedTypes;
@@ -261,9 +261,9 @@ impl Args {
             ),
             recorder: process.recorder().with_silence(self.event_silence.0),
             telemetry,
-            parts: Parts::new(process.metrics())?,
+            parts: PassMetrics::new(process.metrics())?,
             cut_off: CutOff::new(process.metrics())?,
-            bound: Known::default(),
+            bound: BoundCache::default(),
             resource,
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             cluster,

@@ -713,7 +713,7 @@ fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
     let lively = clusters.make_at_home("lively")?;
     let operator = clusters.start_operator(&["--probe-interval=30s"])?;
     clusters.wait_for_tenants()?;
-    let mut way = clusters.join_by_a_way("silent")?;
+    let mut link = clusters.join_by_link("silent")?;
     let home = clusters.at_home(CLUSTERS);
     let stands = |as_: &'static str| {
         home.wait_until(as_, || {
@@ -722,7 +722,7 @@ fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
     };
     stands("Engaged")?;
     // No program works there, no connection breaks, and no request fails.
-    way.cut();
+    link.cut();
     // Another cluster is not affected, neither before the failure is noticed nor after.
     let serve_beside = |greeting: &str| -> Result<()> {
         let begun = Instant::now();

@@ -390,7 +390,7 @@ impl Pass<'_> {
     /// Creates a namespace that the release itself brings, once the cluster-wide role allows it. If the release brings
     /// none of that name, fails with the error `missing` of the write that needed the namespace.
     async fn make_namespace(&self, name: &str, missing: cluster::Error) -> Result<(), Error> {
-        let Some(wanted) = &self.observed.wanted else {
+        let Some(target) = &self.observed.target else {
             return Err(Error::Grant(missing));
         };
         let id = ObjectId::of::<Namespace>(None, name).map_err(Error::Grant)?;
@@ -401,7 +401,7 @@ impl Pass<'_> {
         let made = self
             .observed
             .releases
-            .make_own_namespace(&wanted.desired, name)
+            .make_own_namespace(&target.desired, name)
             .await;
         match made {
             Ok(true) => Ok(()),
@@ -445,10 +445,10 @@ impl Pass<'_> {
     }
 
     async fn install(&mut self) -> Result<Option<Change>, release::Error> {
-        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
+        let (Some(target), Some(records)) = (&self.observed.target, &self.observed.records) else {
             return Ok(None);
         };
-        let deployed = self.observed.releases.install(&wanted.desired, records).await?;
+        let deployed = self.observed.releases.install(&target.desired, records).await?;
         self.remember(deployed);
         Ok(Some(Change::Installed))
     }
@@ -456,13 +456,13 @@ impl Pass<'_> {
     /// If the first install failed there is nothing to upgrade from, so the release is installed again. An action that
     /// was cut off is continued.
     async fn upgrade(&mut self) -> Result<Option<Change>, release::Error> {
-        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
+        let (Some(target), Some(records)) = (&self.observed.target, &self.observed.records) else {
             return Ok(None);
         };
         let deployed = self
             .observed
             .releases
-            .install_or_upgrade(&wanted.desired, records)
+            .install_or_upgrade(&target.desired, records)
             .await?;
         self.remember(deployed);
         Ok(Some(Change::Upgraded))
@@ -501,11 +501,11 @@ impl Pass<'_> {
 
     /// Signs a revision that somebody else deployed, or that is signed with an old key, without a new revision.
     async fn sign(&mut self) -> Result<Option<Change>, release::Error> {
-        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
+        let (Some(target), Some(records)) = (&self.observed.target, &self.observed.records) else {
             return Ok(None);
         };
         let was_ours = records.newest.as_ref().is_some_and(Record::is_authentic);
-        let record = self.observed.releases.sign(&wanted.desired, records).await?;
+        let record = self.observed.releases.sign(&target.desired, records).await?;
         // Revisions below a deployed one are superseded now; those below a failed one have to be read again.
         let is_deployed = *record.status() == Status::Deployed;
         self.memory.records = is_deployed.then(|| records::Observed {

@@ -29,7 +29,7 @@ const HOLDS: Duration = Duration::from_secs(5);
 
 /// The bound as last read, and the namespaces in which this controller was found to be allowed to grant.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<Option<Read>>);
+pub(crate) struct BoundCache(Mutex<Option<Read>>);
 
 struct Read {
     bound: Bound,
@@ -37,11 +37,11 @@ struct Read {
     since: Instant,
 }
 
-impl Known {
+impl BoundCache {
     /// True when all that is `needed` was within the bound a moment ago.
     fn has(&self, home: &str, needed: &[Resource]) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let young = known.as_ref().filter(|read| read.since.elapsed() < HOLDS);
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let young = cache.as_ref().filter(|read| read.since.elapsed() < HOLDS);
         young.is_some_and(|read| {
             let is_opened = !is_at(home, needed) || read.is_open(home);
             is_opened && read.bound.outside(home, needed).is_none()
@@ -49,9 +49,9 @@ impl Known {
     }
 
     fn keep(&self, bound: Bound) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = known.take().map(|read| read.opened).unwrap_or_default();
-        *known = Some(Read {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = cache.take().map(|read| read.opened).unwrap_or_default();
+        *cache = Some(Read {
             bound,
             opened,
             since: Instant::now(),
@@ -59,8 +59,8 @@ impl Known {
     }
 
     fn note_opened(&self, home: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(read) = known.as_mut() {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(read) = cache.as_mut() {
             read.opened.insert(home.to_owned());
         }
     }
@@ -76,7 +76,7 @@ fn is_at(home: &str, needed: &[Resource]) -> bool {
     needed.iter().any(|needed| needed.namespace == home)
 }
 
-/// The bound of this controller: where it is stored, and what is known of it.
+/// The bound of this controller: where it is stored, and what was last read of it.
 #[derive(Clone, Copy)]
 pub(super) struct OwnBound<'a> {
     pub(super) cluster: &'a Cluster,
@@ -87,7 +87,7 @@ pub(super) struct OwnBound<'a> {
     pub(super) krateo_namespace: &'a str,
     /// True for a fixed chart: there is no definition, so without a stored bound only the API server's RBAC limits us.
     pub(super) may_be_absent: bool,
-    pub(super) known: &'a Known,
+    pub(super) cache: &'a BoundCache,
 }
 
 impl OwnBound<'_> {
@@ -110,7 +110,7 @@ impl OwnBound<'_> {
         home: &str,
         needed: &[Resource],
     ) -> Result<Option<Outside>, cluster::Error> {
-        if self.known.has(home, needed) {
+        if self.cache.has(home, needed) {
             return Ok(None);
         }
         let Some(bound) = self.in_force().await? else {
@@ -118,12 +118,12 @@ impl OwnBound<'_> {
         };
         let outside = bound.outside(home, needed);
         let is_open = !is_at(home, needed) || bound.namespaces.contains(home);
-        self.known.keep(bound);
+        self.cache.keep(bound);
         if outside.is_some() || is_open {
             return Ok(outside);
         }
         if self.opens(home).await? {
-            self.known.note_opened(home);
+            self.cache.note_opened(home);
             return Ok(None);
         }
         Ok(Outside::at_home(home, needed, self.krateo_namespace))

@@ -13,14 +13,14 @@ use helm_client::release::{Listener, Progress, Releases};
 use runtime::queue::{Queue, Seat};
 use runtime::{Backoff, Recorder, Telemetry, Watches, chain};
 
-use super::bound::{Known, OwnBound};
+use super::bound::{BoundCache, OwnBound};
 use super::memory::Memories;
 use super::origin::Origin;
 use crate::args::ReadyMeans;
 use crate::compositions::{Compositions, Key};
 use crate::inspector::Inspector;
 use crate::lookups::Lookups;
-use crate::metrics::{CutOff, Parts};
+use crate::metrics::{CutOff, PassMetrics};
 use crate::release_key::{self, ReleaseKey};
 use crate::types::AwaitedTypes;
 
@@ -40,10 +40,10 @@ pub(crate) struct Context {
     pub(crate) inspector: Inspector,
     pub(crate) recorder: Recorder,
     pub(crate) telemetry: Telemetry,
-    pub(crate) parts: Parts,
+    pub(crate) parts: PassMetrics,
     /// Counts passes that did not finish.
     pub(crate) cut_off: CutOff,
-    pub(crate) bound: Known,
+    pub(crate) bound: BoundCache,
     pub(crate) backoff: Backoff<Key>,
     pub(crate) queue: Arc<Queue<Key>>,
     pub(crate) compositions: Arc<Compositions>,
@@ -107,7 +107,7 @@ impl Context {
             resource: &self.resource,
             krateo_namespace: &self.krateo_namespace,
             may_be_absent: self.origin.is_fixed(),
-            known: &self.bound,
+            cache: &self.bound,
         }
     }
 

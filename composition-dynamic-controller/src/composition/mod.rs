@@ -28,7 +28,7 @@ use runtime::telemetry::{Again, Part};
 use runtime::{chain, spans};
 use tracing::Span;
 
-pub(crate) use bound::Known;
+pub(crate) use bound::BoundCache;
 pub(crate) use context::{Context, FIELD_MANAGER};
 pub(crate) use error::Error;
 #[cfg(test)]
@@ -88,13 +88,13 @@ pub(crate) async fn cut_off(key: &Key, error: Error, ctx: &Context) -> Result<Ne
 }
 
 async fn report_failure(key: &Key, failure: &Result<Outcome, Error>, ctx: &Context) {
-    let Some(seen) = ctx.compositions.get(key) else {
+    let Some(cached) = ctx.compositions.get(key) else {
         return;
     };
-    let Ok((id, mut composition)) = read((*seen.object).clone(), ctx) else {
+    let Ok((id, mut composition)) = read((*cached.object).clone(), ctx) else {
         return;
     };
-    if !seen.is_whole {
+    if !cached.is_whole {
         match now(&id, ctx).await {
             Ok(Some(now)) => composition = now,
             // It is gone, or its status already says why it cannot be read.
@@ -122,11 +122,11 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     loop {
         passes += 1;
         // Read again for each pass, because it includes our own writes.
-        let Some(seen) = ctx.compositions.get(key) else {
+        let Some(cached) = ctx.compositions.get(key) else {
             return Ok(gone(passes));
         };
-        let (id, mut composition) = read((*seen.object).clone(), ctx)?;
-        let mut told = seen.told;
+        let (id, mut composition) = read((*cached.object).clone(), ctx)?;
+        let mut told = cached.told;
         if composition.deleting {
             // The watch may not have seen yet that we removed the finalizer; acting on that state would grant again
             // what was just revoked.
@@ -145,7 +145,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             }
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
         }
-        if !seen.is_whole && !composition.deleting {
+        if !cached.is_whole && !composition.deleting {
             match now(&id, ctx).await? {
                 Some(now) => composition = now,
                 None => return Ok(gone(passes)),
@@ -292,8 +292,8 @@ async fn pass(
     }
     Ok(Outcome {
         standing: plan.standing,
-        may_settle: observed.wanted.as_ref().is_some_and(|wanted| wanted.is_followed),
-        answered: observed.wanted.as_ref().and_then(|wanted| wanted.answered),
+        may_settle: observed.target.as_ref().is_some_and(|target| target.is_followed),
+        answered: observed.target.as_ref().and_then(|target| target.answered),
         facts,
         changes,
     })
@@ -312,9 +312,9 @@ async fn tell_of_long_work(
         .iter()
         .any(|step| matches!(step, Step::Install | Step::Upgrade(_) | Step::Resume(_)));
     let has_hooks = observed
-        .wanted
+        .target
         .as_ref()
-        .is_some_and(|wanted| !wanted.desired.hooks.is_empty());
+        .is_some_and(|target| !target.desired.hooks.is_empty());
     if !(acts && has_hooks) {
         return Ok(());
     }

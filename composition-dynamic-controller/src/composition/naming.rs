@@ -2,7 +2,7 @@
 
 use api::{Composition, labels};
 use cluster::{Cluster, ResourceId, Selector};
-use composition::{Given, Offer, ReleaseName, offer};
+use composition::{Offer, OfferedName, ReleaseName, offer};
 
 use super::origin::Origin;
 
@@ -11,15 +11,15 @@ use super::origin::Origin;
 /// The number of compositions is asked from the API server, because the watch may have seen only the first of many.
 ///
 /// It counts all compositions that the controller serves: those in `namespace`, or in all namespaces if it is none.
-pub(super) async fn given(
+pub(super) async fn offered(
     composition: &Composition,
     origin: &Origin,
     served: &ResourceId,
     namespace: Option<&str>,
     cluster: &Cluster,
-) -> Result<Given, cluster::Error> {
+) -> Result<OfferedName, cluster::Error> {
     if !ReleaseName::is_open(composition) {
-        return Ok(Given::default());
+        return Ok(OfferedName::default());
     }
     // A missing definition is reported later.
     let source = origin.of(composition).ok();
@@ -28,7 +28,7 @@ pub(super) async fn given(
         .as_deref()
         .and_then(|definition| Offer::of(composition, definition));
     let Some(offer) = offer else {
-        return Ok(Given::default());
+        return Ok(OfferedName::default());
     };
     let version = format!("{}={}", labels::COMPOSITION_VERSION, served.version);
     let all = Selector {

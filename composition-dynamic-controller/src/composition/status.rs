@@ -70,9 +70,9 @@ impl Facts {
             .and_then(records::Observed::deployed)
             .map(|record| Deployed {
                 chart_url: observed
-                    .wanted
+                    .target
                     .as_ref()
-                    .map(|wanted| wanted.chart.spec.url.clone()),
+                    .map(|target| target.chart.spec.url.clone()),
                 chart_version: record
                     .release
                     .chart

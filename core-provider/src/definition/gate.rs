@@ -7,14 +7,14 @@ use crdgen::JSONSchemaProps;
 use crdgen::conversion::Conversion;
 use helm::context::Deadline;
 use helm::engine::Engine;
-use helm_client::rendering::{PLACE_TIMEOUT, RENDER_TIMEOUT};
+use helm_client::rendering::{RENDER_TIMEOUT, SLOT_TIMEOUT};
 use serde_json::Map;
 
 use super::instances::{Instance, Spec};
 
 /// How long a page of compositions may take, including the wait for a slot.
 pub(crate) const LOOK_TIMEOUT: Duration =
-    Duration::from_secs(PLACE_TIMEOUT.as_secs() + RENDER_TIMEOUT.as_secs());
+    Duration::from_secs(SLOT_TIMEOUT.as_secs() + RENDER_TIMEOUT.as_secs());
 
 /// A version of the type that compositions are checked against.
 pub(super) struct Gate<'a> {

@@ -130,15 +130,15 @@ pub(super) type Page = Box<dyn Iterator<Item = (Instance, Spec)> + Send>;
 
 /// The same, page by page, with a function that looks at the specs, which are not kept: at most the text of one page is
 /// in memory.
-pub(super) async fn list_looking<Seen, E, F>(
+pub(super) async fn list_looking<T, E, F>(
     resource: &ResourceId,
     labels: Option<&str>,
     cluster: &Cluster,
     look: impl Fn(Page) -> F,
-) -> Result<Option<Vec<(Vec<Instance>, Seen)>>, E>
+) -> Result<Option<Vec<(Vec<Instance>, T)>>, E>
 where
     E: From<cluster::Error>,
-    F: Future<Output = Result<(Vec<Instance>, Seen), E>>,
+    F: Future<Output = Result<(Vec<Instance>, T), E>>,
 {
     let selector = Selector {
         namespace: None,

@@ -41,8 +41,8 @@ pub(crate) use placed::Placed;
 pub(crate) use plan::Standing;
 pub(crate) use relocation::Waits;
 pub(crate) use resolution::Looks;
-use settled::Rest;
 pub(crate) use settled::Settled;
+use settled::SettledReason;
 use status::Outcome;
 pub(crate) use turns::Turns;
 
@@ -139,10 +139,10 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         match ctx.telemetry.time(Part::Connect, opening).await {
             Ok(Opened::Source(locked, source)) => {
                 let _turn = ctx.turns.of(&source.names.plural).await;
-                let wanted = Box::pin(observe::wanted(&definition, *source, &locked, ctx));
-                let wanted = ctx.telemetry.time(Part::Observe, wanted).await;
-                let wanted = wanted.map(|wanted| Observed::Wanted(Box::new(wanted)));
-                carry_out(&definition, wanted, ctx).await
+                let active = Box::pin(observe::active(&definition, *source, &locked, ctx));
+                let active = ctx.telemetry.time(Part::Observe, active).await;
+                let active = active.map(|active| Observed::Active(Box::new(active)));
+                carry_out(&definition, active, ctx).await
             }
             Ok(Opened::Locked(locked)) => carry_out(&definition, Ok(Observed::Locked(locked)), ctx).await,
             Ok(Opened::Barred(barred)) => carry_out(&definition, Ok(Observed::Barred(barred)), ctx).await,
@@ -151,10 +151,10 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
     };
     let outcome = outcome?; // the first failure is the one worth returning
     reported.map_err(Error::Report)?;
-    if let (Some(rest), Some(facts)) = (outcome.rest, &outcome.facts) {
-        let pause = rest.pause(Duration::ZERO, ctx.poll_interval);
+    if let (Some(reason), Some(facts)) = (outcome.settled_reason, &outcome.facts) {
+        let pause = reason.pause(Duration::ZERO, ctx.poll_interval);
         let inputs = settled::inputs(&definition, &ctx.webhooks.bundle.borrow());
-        ctx.settled.note(&key, began, inputs, facts.resource(), rest);
+        ctx.settled.note(&key, began, inputs, facts.resource(), reason);
         return Ok(Some(pause));
     }
     Ok(next_check(outcome.standing, ctx.poll_interval))
@@ -185,10 +185,10 @@ async fn act(
         let applied = ctx.telemetry.time(part(definition), applied).await;
         applied.map_err(Error::Apply)?
     };
-    if let Observed::Wanted(wanted) = &observed
+    if let Observed::Active(active) = &observed
         && plan.standing != Standing::ObservedOnly
     {
-        follow(definition, wanted, ctx);
+        follow(definition, active, ctx);
     }
     let facts = status::Facts::of(definition, &observed);
     if let Observed::Barred(barred) = observed {
@@ -205,7 +205,7 @@ async fn act(
         standing: plan.standing,
         facts,
         changes,
-        rest: rest(plan.standing, &observed),
+        settled_reason: settled_reason(plan.standing, &observed),
     })
 }
 
@@ -222,23 +222,25 @@ fn part(definition: &CompositionDefinition) -> Part {
 }
 
 /// Whether the definition may rest: watched objects need not be read again, but compositions are not watched.
-fn rest(standing: Standing, observed: &Observed) -> Option<Rest> {
+fn settled_reason(standing: Standing, observed: &Observed) -> Option<SettledReason> {
     match (standing, observed) {
-        (Standing::Ready, Observed::Wanted(_)) => Some(Rest::Ready),
-        (Standing::Starting, Observed::Wanted(wanted)) if wanted.former.is_some() => Some(Rest::Starting {
-            unadmitted: wanted.unadmitted.clone(),
-        }),
+        (Standing::Ready, Observed::Active(_)) => Some(SettledReason::Ready),
+        (Standing::Starting, Observed::Active(active)) if active.former.is_some() => {
+            Some(SettledReason::Starting {
+                unadmitted: active.unadmitted.clone(),
+            })
+        }
         _ => None,
     }
 }
 
 /// From here on, the namespaces in which the controller may grant permissions follow the compositions.
-fn follow(definition: &CompositionDefinition, wanted: &observe::Wanted, ctx: &Context) {
-    let (target, names) = (&wanted.target, &wanted.source.names);
+fn follow(definition: &CompositionDefinition, active: &observe::Active, ctx: &Context) {
+    let (target, names) = (&active.target, &active.source.names);
     let name = target.namespaces_role();
     let is_role =
         |member: &&members::Member| member.id.name() == name && member.id.resource().plural == "clusterroles";
-    if let Some(role) = wanted.bundle.iter().find(is_role) {
+    if let Some(role) = active.bundle.iter().find(is_role) {
         let resource = instances::resource(&names.plural, &names.kind, &target.version);
         let definition = ObjectRef::from_obj(definition);
         ctx.namespaces.follow(resource, role.id.clone(), definition);

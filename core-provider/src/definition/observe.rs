@@ -12,7 +12,7 @@ use super::context::Context;
 pub(crate) use error::Error;
 use fetch::Reader;
 pub(crate) use observed::{
-    Barred, Former, FormerType, Holder, Leaving, Located, Locked, Observed, Opened, Source, StandIn, Wanted,
+    Active, Barred, Former, FormerType, Holder, Leaving, Located, Locked, Observed, Opened, Source, StandIn,
 };
 
 /// Fetches the chart of a definition, once its Secrets may be read.
@@ -21,14 +21,14 @@ pub(crate) async fn open(definition: &CompositionDefinition, ctx: &Context) -> R
 }
 
 /// Reads everything that the plan for this source needs. The caller holds the lock of the type.
-pub(crate) async fn wanted(
+pub(crate) async fn active(
     definition: &CompositionDefinition,
     source: Source,
     open: &Locked,
     ctx: &Context,
-) -> Result<Wanted, Error> {
-    let read = fetch::wanted(definition, &source, Reader::of(ctx)).await?;
-    derive::wanted(definition, source, open, &ctx.webhooks, read)
+) -> Result<Active, Error> {
+    let read = fetch::active(definition, &source, Reader::of(ctx)).await?;
+    derive::active(definition, source, open, &ctx.webhooks, read)
 }
 
 /// Reads what a definition created. That needs neither the chart nor its registry.

@@ -11,17 +11,17 @@ use serde_json::Value;
 /// The objects that were found in their desired state, by id.
 #[derive(Default)]
 pub(crate) struct Placed {
-    known: Mutex<HashMap<ObjectId, Seen>>,
+    entries: Mutex<HashMap<ObjectId, Entry>>,
 }
 
 /// A desired state, and the resource version of the object that had it.
 #[derive(PartialEq, Eq)]
-struct Seen {
+struct Entry {
     wanted: u64,
     resource_version: String,
 }
 
-impl Seen {
+impl Entry {
     /// None without a resource version: such an object could not be distinguished from a later state.
     fn new(wanted: &Value, live: &Value) -> Option<Self> {
         let resource_version = live["metadata"]["resourceVersion"].as_str()?.to_owned();
@@ -37,24 +37,24 @@ impl Seen {
 impl Placed {
     /// True when `live` is known to be as `wanted`.
     pub(super) fn holds(&self, id: &ObjectId, wanted: &Value, live: &Value) -> bool {
-        let seen = Seen::new(wanted, live);
-        seen.is_some() && self.known().get(id) == seen.as_ref()
+        let entry = Entry::new(wanted, live);
+        entry.is_some() && self.entries().get(id) == entry.as_ref()
     }
 
     /// Records that `live` is as `wanted`.
     pub(super) fn note(&self, id: &ObjectId, wanted: &Value, live: &Value) {
-        if let Some(seen) = Seen::new(wanted, live) {
-            self.known().insert(id.clone(), seen);
+        if let Some(entry) = Entry::new(wanted, live) {
+            self.entries().insert(id.clone(), entry);
         }
     }
 
     /// Forgets an object that is being deleted.
     pub(super) fn forget(&self, id: &ObjectId) {
-        self.known().remove(id);
+        self.entries().remove(id);
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<ObjectId, Seen>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, HashMap<ObjectId, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::bundle::{self, Stage, Target};
 
 use super::members::Member;
 use super::observe::{
-    Barred, Former, FormerType, Holder, Leaving, Located, Locked, Observed, Source, StandIn, Wanted,
+    Active, Barred, Former, FormerType, Holder, Leaving, Located, Locked, Observed, Source, StandIn,
 };
 use super::relocation::Relocation;
 
@@ -176,7 +176,7 @@ pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> R
         }
         Observed::Locked(locked) => unlock(definition, locked),
         Observed::Barred(barred) => withdraw(barred),
-        Observed::Wanted(wanted) => carry_out(definition, wanted)?,
+        Observed::Active(active) => carry_out(definition, active)?,
     };
     if management.may_write() || plan.steps.is_empty() {
         return Ok(plan);
@@ -229,24 +229,24 @@ fn missing<'m>(members: impl IntoIterator<Item = &'m Member>) -> impl Iterator<I
     missing.map(|member| Step::Apply(member.id.clone(), member.wanted.clone()))
 }
 
-fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
-    let leftovers = Leftovers::of(definition, wanted);
-    let mut plan = advance(definition, wanted, &leftovers)?;
+fn carry_out(definition: &CompositionDefinition, active: &Active) -> Result<Plan, Blocked> {
+    let leftovers = Leftovers::of(definition, active);
+    let mut plan = advance(definition, active, &leftovers)?;
     // These do not affect the definition's state: otherwise anyone who may create roles could hold it up with labels
     // that make a role look stale.
     plan.steps
-        .extend(stale(wanted, &leftovers).into_iter().map(Step::Remove));
+        .extend(stale(active, &leftovers).into_iter().map(Step::Remove));
     Ok(plan)
 }
 
 /// Roles for Secrets and their bindings that nothing needs. Those of former controllers are removed with their bundles.
-fn stale(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<ObjectId> {
+fn stale(active: &Active, leftovers: &Leftovers<'_>) -> Vec<ObjectId> {
     let is_needed = |id: &ObjectId| {
-        wanted.own_grants.contains(id)
-            || wanted.bundle.iter().any(|member| member.id == *id)
+        active.own_grants.contains(id)
+            || active.bundle.iter().any(|member| member.id == *id)
             || leftovers.bundles.contains(&id)
     };
-    let granted = wanted.granted.iter();
+    let granted = active.granted.iter();
     granted.filter(|id| !is_needed(id)).cloned().collect()
 }
 
@@ -266,9 +266,9 @@ struct Leftovers<'w> {
 }
 
 impl<'w> Leftovers<'w> {
-    fn of(definition: &CompositionDefinition, wanted: &'w Wanted) -> Self {
+    fn of(definition: &CompositionDefinition, active: &'w Active) -> Self {
         let mut leftovers = Self::default();
-        let Some(former) = &wanted.former else {
+        let Some(former) = &active.former else {
             return leftovers;
         };
         let mut keyless = BTreeSet::new();
@@ -315,39 +315,39 @@ impl<'w> Leftovers<'w> {
 
 fn advance(
     definition: &CompositionDefinition,
-    wanted: &Wanted,
+    active: &Active,
     leftovers: &Leftovers<'_>,
 ) -> Result<Plan, Blocked> {
-    may_be_carried_out(wanted, leftovers)?;
+    may_be_carried_out(active, leftovers)?;
     let mut steps = Vec::new();
     if !is_held(definition) {
         steps.push(Step::Hold);
     }
-    let standing = relocate(wanted.relocation.as_ref(), &mut steps);
+    let standing = relocate(active.relocation.as_ref(), &mut steps);
     if let Some(standing) = standing {
         return Ok(Plan { steps, standing });
     }
-    let at = |stage: Stage| at(&wanted.bundle, stage);
+    let at = |stage: Stage| at(&active.bundle, stage);
     // The mark comes before the type, so that everything can be found after an interruption.
     steps.extend(missing(at(Stage::Mark)));
     // The type waits until it is known which compositions it would refuse.
-    if wanted.former.is_some() && !is_served(wanted) {
-        steps.push(Step::Type(Box::new(wanted.desired.clone())));
+    if active.former.is_some() && !is_served(active) {
+        steps.push(Step::Type(Box::new(active.desired.clone())));
     }
     steps.extend(missing(at(Stage::Own)));
-    steps.extend(keyed(&wanted.bundle));
-    steps.extend(bounding(&wanted.bundle, &wanted.target));
+    steps.extend(keyed(&active.bundle));
+    steps.extend(bounding(&active.bundle, &active.target));
     steps.extend(missing(at(Stage::Controller)));
     if !steps.is_empty() {
         return Ok(underway(steps));
     }
-    let Some(former) = wanted.former.as_ref().filter(|_| is_usable(wanted)) else {
+    let Some(former) = active.former.as_ref().filter(|_| is_usable(active)) else {
         return Ok(Plan {
             steps,
             standing: Standing::Starting,
         });
     };
-    steps.extend(tidied(wanted, leftovers));
+    steps.extend(tidied(active, leftovers));
     if steps.is_empty() {
         steps.extend(retired(former));
     }
@@ -363,7 +363,7 @@ fn advance(
 }
 
 /// Deletes what is left of other versions, and moves their compositions to this one.
-fn tidied(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<Step> {
+fn tidied(active: &Active, leftovers: &Leftovers<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     let removed = |id: &&ObjectId| Step::Remove((*id).clone());
     // While some cannot move, the controller of their version stays.
@@ -372,7 +372,7 @@ fn tidied(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<Step> {
         steps.extend(leftovers.types.iter().map(removed));
         steps.extend(leftovers.bundles.iter().map(removed));
     }
-    let version = wanted.source.version.as_str();
+    let version = active.source.version.as_str();
     let to_this = |id: &&ObjectId| Step::Move((*id).clone(), version.to_owned());
     steps.extend(leftovers.moves.iter().map(to_this));
     steps
@@ -476,7 +476,7 @@ fn underway(steps: Vec<Step>) -> Plan {
 }
 
 /// Checks whether the definition may be applied at all. If not, nothing is touched.
-fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), Blocked> {
+fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), Blocked> {
     let Source {
         names,
         version,
@@ -484,18 +484,18 @@ fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), 
         structural: _,
         resolved: _,
         changes: _,
-    } = &wanted.source;
+    } = &active.source;
     let chart = chart.chart().name();
     // The definition that came first has the version.
-    let has_it = |holder: &&Holder| !wanted.is_holder || holder.is_older;
-    if let Some(by) = wanted.holders.iter().find(has_it) {
+    let has_it = |holder: &&Holder| !active.is_holder || holder.is_older;
+    if let Some(by) = active.holders.iter().find(has_it) {
         return Err(Blocked::Taken {
             kind: names.kind.clone(),
             version: version.to_string(),
             by: by.name.clone(),
         });
     }
-    if let Some(live) = &wanted.live {
+    if let Some(live) = &active.live {
         let of = live.annotations().get(annotations::CHART_NAME);
         if live.spec.names.kind != names.kind || of.is_some_and(|of| of != chart) {
             return Err(Blocked::KindTaken {
@@ -514,8 +514,8 @@ fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), 
         });
     }
     // A version that is already served is not withdrawn; it is then served together with the one before.
-    let is_new = !is_in_type(wanted);
-    if let Some(former) = wanted.former.as_ref().filter(|_| is_new && leftovers.held_up > 0) {
+    let is_new = !is_in_type(active);
+    if let Some(former) = active.former.as_ref().filter(|_| is_new && leftovers.held_up > 0) {
         return Err(Blocked::Incompatible {
             version: version.to_string(),
             breakers: former.breakers.clone(),
@@ -525,21 +525,21 @@ fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), 
 }
 
 /// True when the controller runs and the API server admits objects of the type.
-fn is_usable(wanted: &Wanted) -> bool {
-    wanted.is_available && wanted.unadmitted.is_none()
+fn is_usable(active: &Active) -> bool {
+    active.is_available && active.unadmitted.is_none()
 }
 
-fn is_in_type(wanted: &Wanted) -> bool {
-    let version = wanted.source.version.as_str();
-    wanted
+fn is_in_type(active: &Active) -> bool {
+    let version = active.source.version.as_str();
+    active
         .live
         .as_ref()
         .is_some_and(|live| crdgen::served_versions(live).any(|served| served == version))
 }
 
-fn is_served(wanted: &Wanted) -> bool {
-    wanted.live.as_ref().is_some_and(|live| {
-        let desired = &wanted.desired;
+fn is_served(active: &Active) -> bool {
+    active.live.as_ref().is_some_and(|live| {
+        let desired = &active.desired;
         live.spec == desired.spec
             && live.metadata.annotations == desired.metadata.annotations
             && live.metadata.labels == desired.metadata.labels
@@ -659,10 +659,10 @@ mod tests {
     }
 
     /// Everything of version 1.1.0 is in place and runs.
-    fn running() -> Wanted {
+    fn running() -> Active {
         let source = source("1.1.0");
         let desired = crd(&source);
-        Wanted {
+        Active {
             live: Some(desired.clone()),
             desired,
             source,
@@ -714,8 +714,8 @@ mod tests {
         steps.iter().map(word).collect()
     }
 
-    fn check(wanted: Wanted, steps: &[&str], standing: Standing) {
-        let plan = plan(&definition(), &Observed::Wanted(Box::new(wanted))).unwrap();
+    fn check(active: Active, steps: &[&str], standing: Standing) {
+        let plan = plan(&definition(), &Observed::Active(Box::new(active))).unwrap();
         assert_eq!(
             (words(&plan.steps), plan.standing),
             (steps.iter().map(|&s| s.to_owned()).collect(), standing)
@@ -733,7 +733,7 @@ mod tests {
         let new = || {
             let mut new = running();
             new.live = None;
-            Observed::Wanted(Box::new(new))
+            Observed::Active(Box::new(new))
         };
         for (policy, steps) in [
             ("default", 1),
@@ -751,7 +751,7 @@ mod tests {
             assert_eq!(plan.standing, standing, "{policy}");
         }
         let observed = annotated(annotations::MANAGEMENT_POLICY, "observe");
-        let as_it_is = plan(&observed, &Observed::Wanted(Box::new(running()))).unwrap();
+        let as_it_is = plan(&observed, &Observed::Active(Box::new(running()))).unwrap();
         assert_eq!(as_it_is.standing, Standing::Ready);
         let mistyped = plan(&annotated(annotations::MANAGEMENT_POLICY, "obsrve"), &new());
         assert!(matches!(mistyped, Err(Blocked::Policy(_))));
@@ -817,8 +817,8 @@ mod tests {
         }
     }
 
-    fn check_blocked(wanted: Wanted, said: &str) {
-        let blocked = plan(&definition(), &Observed::Wanted(Box::new(wanted)))
+    fn check_blocked(active: Active, said: &str) {
+        let blocked = plan(&definition(), &Observed::Active(Box::new(active)))
             .err()
             .unwrap();
         assert!(blocked.to_string().contains(said), "{blocked}");
@@ -860,9 +860,9 @@ mod tests {
     #[test]
     fn a_controller_stops_in_its_former_namespace_before_it_may_run_in_the_new_one() {
         let relocating = |running: Option<Running>| {
-            let mut wanted = running_elsewhere();
-            wanted.relocation.as_mut().unwrap().running = running;
-            wanted
+            let mut active = running_elsewhere();
+            active.relocation.as_mut().unwrap().running = running;
+            active
         };
         let running = |is_going: bool| Running {
             id: id("former-deployment"),
@@ -891,20 +891,20 @@ mod tests {
     }
 
     /// A controller in another namespace, where an earlier release ran it.
-    fn running_elsewhere() -> Wanted {
-        let mut wanted = running();
-        wanted.bundle = vec![
+    fn running_elsewhere() -> Active {
+        let mut active = running();
+        active.bundle = vec![
             member("mark", Stage::Mark, false),
             member("bound", Stage::Bounding, false),
             member("config", Stage::Controller, false),
         ];
-        wanted.relocation = Some(Relocation {
+        active.relocation = Some(Relocation {
             running: None,
             withdrawn: vec![id("binding")],
             rebound: vec![(id("release"), json!({}))],
             left: vec![id("former-account")],
         });
-        wanted
+        active
     }
 
     #[test]
@@ -962,9 +962,9 @@ mod tests {
     }
 
     /// Remains of version 1.0.0, while 1.1.0 is in place and runs.
-    fn upgrading(controller: Option<FormerController>, compositions: Vec<Outdated>) -> Wanted {
-        let mut wanted = running();
-        wanted.former = Some(Former {
+    fn upgrading(controller: Option<FormerController>, compositions: Vec<Outdated>) -> Active {
+        let mut active = running();
+        active.former = Some(Former {
             controllers: controller.into_iter().collect(),
             breakers: compositions
                 .iter()
@@ -974,7 +974,7 @@ mod tests {
             compositions,
             ..Former::default()
         });
-        wanted
+        active
     }
 
     #[test]
@@ -1049,7 +1049,7 @@ mod tests {
             new
         };
         check_blocked(new(), "shop/a at \"/x\": no");
-        let accepted = Observed::Wanted(Box::new(new()));
+        let accepted = Observed::Active(Box::new(new()));
         let accepted = plan(&annotated(annotations::ACCEPT_BREAKING, "true"), &accepted).unwrap();
         assert_eq!(words(&accepted.steps)[0], "apply account");
 
@@ -1084,12 +1084,12 @@ mod tests {
             },
         };
         let with_idle = |compositions: Vec<Outdated>, keeps_versions: bool| {
-            let mut wanted = upgrading(None, compositions);
-            if let Some(former) = &mut wanted.former {
+            let mut active = upgrading(None, compositions);
+            if let Some(former) = &mut active.former {
                 former.idle = Some(idle());
                 former.keeps_versions = keeps_versions;
             }
-            wanted
+            active
         };
         let (none, one) = (Vec::new, || vec![outdated("web", false)]);
         check(with_idle(none(), false), &["retire v1-0-0"], Standing::Underway);
@@ -1121,14 +1121,14 @@ mod tests {
     #[test]
     fn the_second_definition_of_a_version_is_blocked_and_names_the_first() {
         let held = |is_holder: bool, older: &[bool]| {
-            let mut wanted = running();
-            wanted.is_holder = is_holder;
+            let mut active = running();
+            active.is_holder = is_holder;
             let holder = |(number, is_older): (usize, &bool)| Holder {
                 name: format!("a/b{number}"),
                 is_older: *is_older,
             };
-            wanted.holders = older.iter().enumerate().map(holder).collect();
-            wanted
+            active.holders = older.iter().enumerate().map(holder).collect();
+            active
         };
         // A definition that does not serve the version yet comes after all that do, whatever their age.
         check_blocked(held(false, &[false]), "already defined by a/b0");

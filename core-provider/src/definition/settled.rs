@@ -21,26 +21,26 @@ type Key = ObjectRef<CompositionDefinition>;
 /// What is remembered about definitions.
 #[derive(Default)]
 pub(crate) struct Settled {
-    known: Mutex<HashMap<Key, Known>>,
+    entries: Mutex<HashMap<Key, Entry>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Entry {
     /// The number of changes seen.
     changes: u64,
-    settled: Option<State>,
+    settled: Option<SettledDefinition>,
 }
 
-struct State {
+struct SettledDefinition {
     since: Instant,
     inputs: u64,
     plural: String,
-    rest: Rest,
+    reason: SettledReason,
 }
 
 /// Why nothing has to be read for a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum SettledReason {
     /// It is in its desired state.
     Ready,
     /// Its controller is starting, which the watch reports. Admission may not know the type yet, which has to be
@@ -50,7 +50,7 @@ pub(super) enum Rest {
 
 /// A definition that rests, and since when.
 pub(super) struct Resting {
-    rest: Rest,
+    reason: SettledReason,
     waited: Duration,
 }
 
@@ -61,16 +61,16 @@ impl Resting {
         cluster: &Cluster,
         poll_interval: Duration,
     ) -> Result<Option<Duration>, cluster::Error> {
-        match &self.rest {
-            Rest::Starting {
+        match &self.reason {
+            SettledReason::Starting {
                 unadmitted: Some(probe),
             } if probe.passes(cluster).await? => Ok(None),
-            rest => Ok(Some(rest.pause(self.waited, poll_interval))),
+            reason => Ok(Some(reason.pause(self.waited, poll_interval))),
         }
     }
 }
 
-impl Rest {
+impl SettledReason {
     /// The pause until the next check, after waiting for `waited` already.
     pub(super) fn pause(&self, waited: Duration, poll_interval: Duration) -> Duration {
         match self {
@@ -85,54 +85,54 @@ impl Rest {
 pub(super) struct Beginning(u64);
 
 impl Settled {
-    /// The rest that a pass at most `sync` ago found, if nothing has changed since.
+    /// Why nothing has to be read, as a pass at most `sync` ago found, if nothing has changed since.
     pub(super) fn resting(&self, key: &Key, inputs: u64, sync: Duration) -> Option<Resting> {
-        let known = self.known();
-        let state = known.get(key).and_then(|known| known.settled.as_ref())?;
-        let waited = state.since.elapsed();
-        (state.inputs == inputs && waited < sync).then(|| Resting {
-            rest: state.rest.clone(),
+        let entries = self.entries();
+        let settled = entries.get(key).and_then(|entry| entry.settled.as_ref())?;
+        let waited = settled.since.elapsed();
+        (settled.inputs == inputs && waited < sync).then(|| Resting {
+            reason: settled.reason.clone(),
             waited,
         })
     }
 
     /// A pass begins; it may not see changes from now on.
     pub(super) fn begin(&self, key: &Key) -> Beginning {
-        let mut known = self.known();
-        let known = known.entry(key.clone()).or_default();
-        known.settled = None;
-        Beginning(known.changes)
+        let mut entries = self.entries();
+        let entry = entries.entry(key.clone()).or_default();
+        entry.settled = None;
+        Beginning(entry.changes)
     }
 
     /// Records that the pass found that the definition may rest. `plural` names its type.
-    pub(super) fn note(&self, key: &Key, began: Beginning, inputs: u64, plural: &str, rest: Rest) {
-        if let Some(known) = self.known().get_mut(key)
-            && known.changes == began.0
+    pub(super) fn note(&self, key: &Key, began: Beginning, inputs: u64, plural: &str, reason: SettledReason) {
+        if let Some(entry) = self.entries().get_mut(key)
+            && entry.changes == began.0
         {
-            known.settled = Some(State {
+            entry.settled = Some(SettledDefinition {
                 since: Instant::now(),
                 inputs,
                 plural: plural.to_owned(),
-                rest,
+                reason,
             });
         }
     }
 
     /// Something about the definition has changed.
     pub(crate) fn forget(&self, key: &Key) {
-        let mut known = self.known();
-        let known = known.entry(key.clone()).or_default();
-        known.changes += 1;
-        known.settled = None;
+        let mut entries = self.entries();
+        let entry = entries.entry(key.clone()).or_default();
+        entry.changes += 1;
+        entry.settled = None;
     }
 
     /// The type has changed: wakes its definitions, and returns them.
     pub(crate) fn forget_type(&self, plural: &str) -> Vec<Key> {
-        let is_of = |known: &Known| known.settled.as_ref().is_some_and(|state| state.plural == plural);
+        let is_of = |entry: &Entry| entry.settled.as_ref().is_some_and(|state| state.plural == plural);
         let keys: Vec<_> = self
-            .known()
+            .entries()
             .iter()
-            .filter(|(_, known)| is_of(known))
+            .filter(|(_, entry)| is_of(entry))
             .map(|(key, _)| key.clone())
             .collect();
         for key in &keys {
@@ -143,11 +143,11 @@ impl Settled {
 
     /// The definition is gone.
     pub(super) fn gone(&self, key: &Key) {
-        self.known().remove(key);
+        self.entries().remove(key);
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
         let settled = Settled::default();
         assert!(!holds(&settled, 1, LONG));
         let began = settled.begin(&key());
-        settled.note(&key(), began, 1, "webs", Rest::Ready);
+        settled.note(&key(), began, 1, "webs", SettledReason::Ready);
         assert!(holds(&settled, 1, LONG));
         assert!(!holds(&settled, 2, LONG), "another spec");
         assert!(!holds(&settled, 1, Duration::ZERO), "too long ago");
@@ -198,7 +198,7 @@ mod tests {
         let settled = Settled::default();
         let began = settled.begin(&key());
         settled.forget(&key());
-        settled.note(&key(), began, 1, "webs", Rest::Ready);
+        settled.note(&key(), began, 1, "webs", SettledReason::Ready);
         assert!(!holds(&settled, 1, LONG));
     }
 
@@ -209,8 +209,8 @@ mod tests {
             resource: cluster::ResourceId::of::<k8s_openapi::api::core::v1::ConfigMap>(),
             namespace: "defs".into(),
         };
-        let known = Rest::Starting { unadmitted: None };
-        let unknown = Rest::Starting {
+        let known = SettledReason::Starting { unadmitted: None };
+        let unknown = SettledReason::Starting {
             unadmitted: Some(probe),
         };
         assert_eq!(known.pause(Duration::ZERO, poll), poll);

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use super::apply::id_of;
 use super::context::{Context, FIELD_MANAGER};
 use super::error::Error;
-use super::observe::{self, Observed, Wanted};
+use super::observe::{self, Active, Observed};
 use super::plan::{Blocked, Standing};
-use super::settled::Rest;
+use super::settled::SettledReason;
 
 /// What a pass did and found.
 pub(super) struct Outcome {
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     pub(super) facts: Option<Facts>,
     pub(super) changes: Vec<String>,
     /// Set when nothing has to be read until something changes.
-    pub(super) rest: Option<Rest>,
+    pub(super) settled_reason: Option<SettledReason>,
 }
 
 /// The facts from a pass that go into the status.
@@ -53,19 +53,19 @@ const LISTED: usize = 100;
 impl Facts {
     /// The facts of a pass that applied the definition; none for other passes, which leave the status as it is.
     pub(crate) fn of(definition: &CompositionDefinition, observed: &Observed) -> Option<Self> {
-        let Observed::Wanted(wanted) = observed else {
+        let Observed::Active(active) = observed else {
             return None;
         };
-        let source = &wanted.source;
-        let objects: Vec<_> = wanted.bundle.iter().map(|member| &member.wanted).collect();
+        let source = &active.source;
+        let objects: Vec<_> = active.bundle.iter().map(|member| &member.wanted).collect();
         Some(Self {
             api_version: format!("{COMPOSITION_GROUP}/{}", source.version),
             kind: source.names.kind.clone(),
             resource: source.names.plural.clone(),
             package_url: source.chart.found_at.clone(),
             digest: helm::digest::fnv1_64_hex(json!(objects).to_string().as_bytes()),
-            managed: managed(definition, wanted),
-            previous_version: wanted.previous.clone(),
+            managed: managed(definition, active),
+            previous_version: active.previous.clone(),
             degraded: source
                 .structural
                 .degraded
@@ -73,14 +73,14 @@ impl Facts {
                 .take(LISTED)
                 .map(degraded)
                 .collect(),
-            breakers: wanted
+            breakers: active
                 .former
                 .iter()
                 .flat_map(|former| listed(&former.breakers))
                 .collect(),
-            is_republished: wanted.is_republished,
+            is_republished: active.is_republished,
             chart: source.resolved.clone(),
-            bound: wanted.bound.clone(),
+            bound: active.bound.clone(),
         })
     }
 }
@@ -106,8 +106,8 @@ fn degraded(degraded: &crdgen::Degraded) -> DegradedKeyword {
 }
 
 /// All versions of the type. Those that the definition runs or ran have their chart.
-fn managed(definition: &CompositionDefinition, wanted: &Wanted) -> ManagedType {
-    let source = &wanted.source;
+fn managed(definition: &CompositionDefinition, active: &Active) -> ManagedType {
+    let source = &active.source;
     let before = definition
         .status
         .as_ref()
@@ -126,7 +126,7 @@ fn managed(definition: &CompositionDefinition, wanted: &Wanted) -> ManagedType {
         let known = before.iter().find(|info| info.version == version)?;
         known.chart.clone()
     };
-    let version_info = wanted
+    let version_info = active
         .desired
         .spec
         .versions
@@ -455,7 +455,7 @@ mod tests {
             standing,
             facts: None,
             changes: Vec::new(),
-            rest: None,
+            settled_reason: None,
         }
     }
 

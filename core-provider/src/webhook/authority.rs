@@ -35,9 +35,9 @@ pub(crate) struct Terms {
     pub(crate) notice: SignedDuration,
 }
 
-/// What kind of certificate callers should trust.
+/// What the certificate that callers trust has to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct Requirements<'a> {
     /// True for a certificate that signs others, false for a serving certificate with these names.
     pub(crate) authority: bool,
     /// The host names that callers use.
@@ -164,11 +164,11 @@ impl Authority {
         bundle
     }
 
-    /// The step that is due now. The present one is also replaced when it is not of the wanted kind.
-    pub(crate) fn succession(&self, now: Timestamp, terms: &Terms, wanted: &Wanted<'_>) -> Succession {
+    /// The step that is due now. The present one is also replaced when it does not meet the requirements.
+    pub(crate) fn succession(&self, now: Timestamp, terms: &Terms, needed: &Requirements<'_>) -> Succession {
         let present = validity(&self.present.certificate);
         let Some(next) = &self.next else {
-            let suits = self.present.suits(wanted);
+            let suits = self.present.suits(needed);
             return match present {
                 Some((_, ends)) if suits && now < ends - terms.succession => Succession::NotDue,
                 Some((_, ends)) if now < ends => Succession::Announce,
@@ -278,13 +278,13 @@ impl Signer {
 }
 
 impl Signer {
-    fn suits(&self, wanted: &Wanted<'_>) -> bool {
-        match (wanted.authority, self.is_authority()) {
+    fn suits(&self, needed: &Requirements<'_>) -> bool {
+        match (needed.authority, self.is_authority()) {
             (true, is_authority) => is_authority,
             (false, true) => false,
             (false, false) => {
                 let own = self.names();
-                wanted.names.iter().all(|name| own.contains(name))
+                needed.names.iter().all(|name| own.contains(name))
             }
         }
     }
@@ -363,7 +363,7 @@ mod tests {
         Signer::own(now(), TERMS.life).unwrap()
     }
 
-    const WANTED: Wanted<'_> = Wanted {
+    const NEEDED: Requirements<'_> = Requirements {
         authority: true,
         names: &[],
     };
@@ -397,29 +397,29 @@ mod tests {
         let first = Authority::beginning(signer());
         let due = now() + TERMS.life - TERMS.succession;
         assert_eq!(
-            first.succession(due - hours(1), &TERMS, &WANTED),
+            first.succession(due - hours(1), &TERMS, &NEEDED),
             Succession::NotDue
         );
-        assert_eq!(first.succession(due, &TERMS, &WANTED), Succession::Announce);
+        assert_eq!(first.succession(due, &TERMS, &NEEDED), Succession::Announce);
         assert_eq!(
-            first.succession(now() + TERMS.life, &TERMS, &WANTED),
+            first.succession(now() + TERMS.life, &TERMS, &NEEDED),
             Succession::Ended
         );
 
         let announced = first.announcing(Signer::own(due, TERMS.life).unwrap());
         assert_eq!(announced.present, first.present);
         assert_eq!(
-            announced.succession(due + hours(23), &TERMS, &WANTED),
+            announced.succession(due + hours(23), &TERMS, &NEEDED),
             Succession::NotDue
         );
         assert_eq!(announced.bundle().matches("BEGIN CERTIFICATE").count(), 2);
 
-        let changed = acceded(announced.succession(due + hours(25), &TERMS, &WANTED));
+        let changed = acceded(announced.succession(due + hours(25), &TERMS, &NEEDED));
         assert_eq!(Some(&changed.present), announced.next.as_ref());
         assert_eq!(changed.former.as_ref(), Some(&first.present.certificate));
         assert!(changed.bundle().contains(first.present.certificate.trim_end()));
         assert_eq!(
-            changed.succession(due + hours(26), &TERMS, &WANTED),
+            changed.succession(due + hours(26), &TERMS, &NEEDED),
             Succession::NotDue
         );
     }
@@ -454,18 +454,18 @@ mod tests {
         assert!(shown.is_due(&Authority::beginning(signer()), hours(1), now()));
 
         let suits = |names: &[String]| {
-            given.present.suits(&Wanted {
+            given.present.suits(&Requirements {
                 authority: false,
                 names,
             })
         };
         assert!(suits(&names));
         assert!(!suits(&["other.krateo.svc".to_owned()]));
-        assert!(!given.present.suits(&WANTED));
-        let wanted = Wanted {
+        assert!(!given.present.suits(&NEEDED));
+        let needed = Requirements {
             authority: false,
             names: &names,
         };
-        assert!(!signer().suits(&wanted));
+        assert!(!signer().suits(&needed));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::authority::{self, Authority, Leaf, Signer, Succession, Terms, Wanted};
+use super::authority::{self, Authority, Leaf, Requirements, Signer, Succession, Terms};
 use super::requests::{self, Requests};
 use super::tls::Shown;
 use crate::definition::FIELD_MANAGER;
@@ -129,11 +129,11 @@ impl Certificates {
             return self.read(&id).await;
         };
         let authority = Authority::read(&secret)?;
-        let wanted = Wanted {
+        let needed = Requirements {
             authority: matches!(self.source, Source::Authority),
             names: &self.names,
         };
-        let next = match authority.succession(now, &self.times.trusted, &wanted) {
+        let next = match authority.succession(now, &self.times.trusted, &needed) {
             Succession::NotDue => return Ok(authority),
             Succession::Announce => authority.announcing(self.signer(now).await?),
             Succession::Accede(next) => *next,

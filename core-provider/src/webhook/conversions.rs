@@ -39,11 +39,12 @@ fn digest(changes: &str) -> String {
 /// A cache of the changes of types that were asked for.
 pub(crate) struct Conversions {
     cluster: Cluster,
-    known: Mutex<HashMap<String, Known>>,
+    cache: Mutex<HashMap<String, CachedConversion>>,
 }
 
+/// The changes of a type as last read.
 #[derive(Clone)]
-struct Known {
+struct CachedConversion {
     digest: String,
     conversion: Arc<Conversion>,
 }
@@ -52,16 +53,16 @@ impl Conversions {
     pub(crate) fn new(cluster: Cluster) -> Self {
         Self {
             cluster,
-            known: Mutex::default(),
+            cache: Mutex::default(),
         }
     }
 
     /// The changes of a type with this digest. If the type has newer changes, returns those, which also cover all
     /// earlier versions.
     pub(super) async fn of(&self, plural: &str, digest: &str) -> Result<Arc<Conversion>, Error> {
-        let known = self.known().get(plural).cloned();
-        if let Some(known) = known.filter(|known| known.digest == digest) {
-            return Ok(known.conversion);
+        let cached = self.cache().get(plural).cloned();
+        if let Some(cached) = cached.filter(|cached| cached.digest == digest) {
+            return Ok(cached.conversion);
         }
         self.now(plural).await?.ok_or_else(|| Error::None {
             plural: plural.to_owned(),
@@ -83,15 +84,15 @@ impl Conversions {
             plural: plural.to_owned(),
             source,
         })?;
-        let known = Known {
+        let cached = CachedConversion {
             digest: digest(&text),
             conversion: Arc::new(conversion),
         };
-        self.known().insert(plural.to_owned(), known.clone());
-        Ok(Some(known.conversion))
+        self.cache().insert(plural.to_owned(), cached.clone());
+        Ok(Some(cached.conversion))
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedConversion>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -104,7 +104,7 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
         let Ok(permit) = free.clone().acquire_owned().await else {
             return;
         };
-        let Ok(place) = connections.free.clone().acquire_owned().await else {
+        let Ok(slot) = connections.free.clone().acquire_owned().await else {
             return;
         };
         let (socket, address) = match listener.accept().await {
@@ -116,13 +116,13 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
                 continue;
             }
         };
-        let Some(place) = connections.place(address.ip(), place) else {
+        let Some(slot) = connections.slot(address.ip(), slot) else {
             tracing::debug!(%address, "refused a connection: its address has too many open");
             continue;
         };
         let (server, sender) = (server.clone(), sender.clone());
         handshakes.spawn(async move {
-            match attest(socket, address, place, &server).await {
+            match attest(socket, address, slot, &server).await {
                 // Sending fails if the server has stopped.
                 Ok(attested) => drop(sender.send(attested).await),
                 Err(error) => {
@@ -154,15 +154,15 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// A place for a connection from this address, unless it has too many.
-    fn place(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Place> {
+    /// A slot for a connection from this address, unless it has too many.
+    fn slot(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Slot> {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let count = of.entry(address).or_default();
         if *count >= CONNECTIONS_OF_ONE {
             return None;
         }
         *count += 1;
-        Some(Place {
+        Some(Slot {
             of: self.of.clone(),
             address,
             _permit: permit,
@@ -170,14 +170,14 @@ impl Connections {
     }
 }
 
-/// The place of one connection, until it is dropped.
-struct Place {
+/// The slot of one connection, until it is dropped.
+struct Slot {
     of: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = of.get_mut(&self.address) {
@@ -192,7 +192,7 @@ impl Drop for Place {
 async fn attest(
     socket: TcpStream,
     address: SocketAddr,
-    place: Place,
+    slot: Slot,
     server: &attested_tls::Server,
 ) -> Result<Attested, attested_tls::Error> {
     socket.set_nodelay(true).map_err(attested_tls::Error::Handshake)?;
@@ -208,7 +208,7 @@ async fn attest(
         peer,
         silence: Box::pin(sleep(SILENCE)),
         end: Box::pin(sleep(LONGEST)),
-        _place: place,
+        _slot: slot,
     })
 }
 
@@ -249,7 +249,7 @@ pub struct Attested {
     silence: Pin<Box<Sleep>>,
     /// When the connection ends in any case.
     end: Pin<Box<Sleep>>,
-    _place: Place,
+    _slot: Slot,
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Send {}

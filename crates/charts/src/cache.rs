@@ -9,7 +9,7 @@ use helm::engine::Engine;
 /// Where a chart was found: source, name and version. The digest alone is not a key, because somebody who may not
 /// read a source could otherwise get one of its charts by naming the digest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct Origin {
     pub(super) url: String,
     pub(super) repo: Option<String>,
     pub(super) version: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Place {
 /// Parsed charts. Each is kept once, however many references lead to it.
 #[derive(Debug)]
 pub(super) struct Cache {
-    kept: HashMap<String, Kept>,
+    entries: HashMap<String, Entry>,
     most: usize,
     bytes: usize,
     /// Counts the uses, to find the least recently used chart.
@@ -26,18 +26,18 @@ pub(super) struct Cache {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Entry {
     engine: Arc<Engine>,
     bytes: usize,
     used: u64,
-    places: HashSet<Place>,
+    origins: HashSet<Origin>,
 }
 
 impl Cache {
     /// Keeps charts whose files have at most `most` bytes in total, but always the last one, whatever its size.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            kept: HashMap::new(),
+            entries: HashMap::new(),
             most,
             bytes: 0,
             uses: 0,
@@ -47,46 +47,46 @@ impl Cache {
     /// The chart with this digest.
     pub(super) fn get(&mut self, digest: &str) -> Option<Arc<Engine>> {
         self.uses += 1;
-        let kept = self.kept.get_mut(digest)?;
-        kept.used = self.uses;
-        Some(kept.engine.clone())
+        let entry = self.entries.get_mut(digest)?;
+        entry.used = self.uses;
+        Some(entry.engine.clone())
     }
 
-    /// The chart with this digest, if it was found at this place.
-    pub(super) fn get_from(&mut self, place: &Place, digest: &str) -> Option<Arc<Engine>> {
-        if self.kept.get(digest)?.places.contains(place) {
+    /// The chart with this digest, if it was found at this origin.
+    pub(super) fn get_from(&mut self, origin: &Origin, digest: &str) -> Option<Arc<Engine>> {
+        if self.entries.get(digest)?.origins.contains(origin) {
             self.get(digest)
         } else {
             None
         }
     }
 
-    /// Remembers that the chart with this digest was also found at this place.
-    pub(super) fn keep(&mut self, place: Place, digest: &str, engine: &Arc<Engine>) {
+    /// Remembers that the chart with this digest was also found at this origin.
+    pub(super) fn keep(&mut self, origin: Origin, digest: &str, engine: &Arc<Engine>) {
         self.uses += 1;
         let uses = self.uses;
-        let kept = self.kept.entry(digest.to_owned()).or_insert_with(|| {
+        let entry = self.entries.entry(digest.to_owned()).or_insert_with(|| {
             let bytes = size(engine.chart());
             self.bytes += bytes;
-            Kept {
+            Entry {
                 engine: engine.clone(),
                 bytes,
                 used: uses,
-                places: HashSet::new(),
+                origins: HashSet::new(),
             }
         });
-        kept.used = uses;
-        kept.places.insert(place);
-        while self.bytes > self.most && self.kept.len() > 1 {
+        entry.used = uses;
+        entry.origins.insert(origin);
+        while self.bytes > self.most && self.entries.len() > 1 {
             self.drop_oldest();
         }
     }
 
     fn drop_oldest(&mut self) {
-        let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used);
+        let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
         let oldest = oldest.map(|(digest, _)| digest.clone());
-        if let Some(kept) = oldest.and_then(|digest| self.kept.remove(&digest)) {
-            self.bytes -= kept.bytes;
+        if let Some(entry) = oldest.and_then(|digest| self.entries.remove(&digest)) {
+            self.bytes -= entry.bytes;
         }
     }
 }
@@ -114,8 +114,8 @@ mod tests {
         Arc::new(Engine::new(Chart::from_files(files, &Limits::default()).unwrap()))
     }
 
-    fn at(repo: &str) -> Place {
-        Place {
+    fn at(repo: &str) -> Origin {
+        Origin {
             url: "https://host/charts".to_owned(),
             repo: Some(repo.to_owned()),
             version: Some("1.0.0".to_owned()),

@@ -39,7 +39,7 @@ use helm::origin::{ALLOW_FROM_NAMESPACES, ChartSpec};
 pub use secrets::Purpose;
 
 use crate::source::{Archive, ChartRef, Fetched, InvalidRef, Limits, Resolved};
-use cache::{Cache, Place};
+use cache::{Cache, Origin};
 
 /// A chart, ready to be rendered.
 #[derive(Debug, Clone)]
@@ -260,11 +260,11 @@ pub struct Charts {
 }
 
 /// One origin. The lock's holder fetches; the others wait for the result.
-type Slot = tokio::sync::Mutex<Known>;
+type Slot = tokio::sync::Mutex<CachedResolution>;
 
-/// What is known about an origin.
+/// What an origin was last resolved to, or why that failed.
 #[derive(Default)]
-struct Known {
+struct CachedResolution {
     resolved: Option<Resolved>,
     fresh_until: Option<Instant>,
     failed: Option<(Instant, Arc<Error>)>,
@@ -299,19 +299,19 @@ impl Charts {
     pub async fn get(&self, spec: &ChartSpec) -> Result<Arc<LoadedChart>, Error> {
         let asked = Instant::now();
         let slot = self.slot(spec);
-        let mut known = slot.lock().await;
-        if let Some(chart) = self.fresh(spec, &known) {
+        let mut cached = slot.lock().await;
+        if let Some(chart) = self.fresh(spec, &cached) {
             return Ok(chart);
         }
         // A caller that waited for a fetch that failed meanwhile need not repeat it.
-        if let Some((at, failure)) = known.failed.as_ref().filter(|(at, _)| *at > asked) {
+        if let Some((at, failure)) = cached.failed.as_ref().filter(|(at, _)| *at > asked) {
             tracing::trace!(waited = ?at.duration_since(asked), "a fetch for several has failed");
             return Err(Error::Shared(failure.clone()));
         }
-        match self.load(spec, known.resolved.as_ref()).await {
+        match self.load(spec, cached.resolved.as_ref()).await {
             Ok((resolved, engine)) => {
                 let chart = Arc::new(LoadedChart::new(spec, &resolved, engine));
-                *known = Known {
+                *cached = CachedResolution {
                     resolved: Some(resolved),
                     fresh_until: Some(Instant::now() + self.fresh_for),
                     failed: None,
@@ -319,12 +319,12 @@ impl Charts {
                 Ok(chart)
             }
             Err(error) => {
-                if let Some(chart) = self.stale(spec, &known, &error) {
-                    known.fresh_until = Some(Instant::now() + STALE_FOR.min(self.fresh_for));
+                if let Some(chart) = self.stale(spec, &cached, &error) {
+                    cached.fresh_until = Some(Instant::now() + STALE_FOR.min(self.fresh_for));
                     return Ok(chart);
                 }
                 let error = Arc::new(error);
-                known.failed = Some((Instant::now(), error.clone()));
+                cached.failed = Some((Instant::now(), error.clone()));
                 Err(Error::Shared(error))
             }
         }
@@ -353,11 +353,11 @@ impl Charts {
     }
 
     /// A kept chart that need not be looked up again.
-    fn fresh(&self, spec: &ChartSpec, known: &Known) -> Option<Arc<LoadedChart>> {
-        let resolved = known.resolved.as_ref()?;
+    fn fresh(&self, spec: &ChartSpec, cached: &CachedResolution) -> Option<Arc<LoadedChart>> {
+        let resolved = cached.resolved.as_ref()?;
         // Keys can be revoked, so signatures are checked again.
         let is_final = spec.digest.is_some() && spec.verify.is_none();
-        if !is_final && known.fresh_until.is_none_or(|end| end <= Instant::now()) {
+        if !is_final && cached.fresh_until.is_none_or(|end| end <= Instant::now()) {
             return None;
         }
         let engine = self.kept(resolved)?;
@@ -365,8 +365,13 @@ impl Charts {
     }
 
     /// The previous chart, if the source cannot be reached at the moment.
-    fn stale(&self, spec: &ChartSpec, known: &Known, failure: &Error) -> Option<Arc<LoadedChart>> {
-        let resolved = known.resolved.as_ref().filter(|_| failure.is_transient())?;
+    fn stale(
+        &self,
+        spec: &ChartSpec,
+        cached: &CachedResolution,
+        failure: &Error,
+    ) -> Option<Arc<LoadedChart>> {
+        let resolved = cached.resolved.as_ref().filter(|_| failure.is_transient())?;
         let engine = self.kept(resolved)?;
         tracing::warn!(
             found_at = resolved.found_at,
@@ -390,7 +395,7 @@ impl Charts {
         let before = before.and_then(|resolved| Some((resolved, self.kept(resolved)?)));
         let known = |resolved: &Resolved| {
             let digest = resolved.digest.as_deref()?;
-            self.cache().get_from(&place(spec, resolved), digest)
+            self.cache().get_from(&origin(spec, resolved), digest)
         };
         let fetched = source::fetch_unless_known(&reference, &access, self.limits, before, known).await?;
         let (resolved, engine) = match fetched {
@@ -398,7 +403,7 @@ impl Charts {
             Fetched::Archive(archive) => self.parsed(archive)?,
         };
         let digest = resolved.digest.clone().unwrap_or_default();
-        self.cache().keep(place(spec, &resolved), &digest, &engine);
+        self.cache().keep(origin(spec, &resolved), &digest, &engine);
         Ok((resolved, engine))
     }
 
@@ -429,8 +434,8 @@ impl Charts {
     }
 }
 
-fn place(spec: &ChartSpec, resolved: &Resolved) -> Place {
-    Place {
+fn origin(spec: &ChartSpec, resolved: &Resolved) -> Origin {
+    Origin {
         url: spec.url.clone(),
         repo: spec.repo.clone(),
         version: resolved.version.clone(),

@@ -31,10 +31,10 @@ pub(crate) fn locate(reference: &str, args: &args::Source) -> Result<Located> {
 
 fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
     let options = helm.into();
-    let found = Found::at(reference, args, options)?;
-    let digest = found.digest();
+    let raw = RawChart::at(reference, args, options)?;
+    let digest = raw.digest();
     Ok(Located {
-        chart: found.chart(options)?,
+        chart: raw.chart(options)?,
         digest,
     })
 }
@@ -55,17 +55,17 @@ pub(crate) fn complete(reference: &str, args: &args::Source, helm: HelmLine) -> 
 
 /// [`load`] by the rules of a given line of Helm.
 pub(crate) fn load_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Chart> {
-    Found::at(reference, args, helm.into())?.chart(helm.into())
+    RawChart::at(reference, args, helm.into())?.chart(helm.into())
 }
 
 /// A chart before it is loaded.
-enum Found {
+enum RawChart {
     Folder(Vec<File>),
     File(Vec<u8>),
     Fetched(Box<Archive>),
 }
 
-impl Found {
+impl RawChart {
     fn at(reference: &str, args: &args::Source, options: ChartOptions) -> Result<Self> {
         let Some(path) = fetch::on_disk(reference, args)? else {
             return Ok(Self::Fetched(Box::new(fetch::archive(reference, args)?)));

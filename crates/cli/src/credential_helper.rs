@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use charts::source::{Credentials, Kept, Password};
+use charts::source::{Credentials, Password, StoredLogin};
 use docker_credential::{CredentialRetrievalError as Failure, DockerCredential};
 use serde_json::json;
 
@@ -14,12 +14,14 @@ use serde_json::json;
 ///
 /// If the helper cannot be run, or fails. The message does not include the helper's output, which may contain a
 /// password.
-pub(crate) fn ask(helper: &str, server: &str) -> Result<Option<Kept>, String> {
+pub(crate) fn ask(helper: &str, server: &str) -> Result<Option<StoredLogin>, String> {
     let config = json!({"credHelpers": {server: helper}}).to_string();
     match docker_credential::get_credential_from_reader(config.as_bytes(), server) {
-        Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Kept::IdentityToken(Password::new(token)))),
+        Ok(DockerCredential::IdentityToken(token)) => {
+            Ok(Some(StoredLogin::IdentityToken(Password::new(token))))
+        }
         Ok(DockerCredential::UsernamePassword(username, password)) => {
-            Ok(Some(Kept::Credentials(Credentials {
+            Ok(Some(StoredLogin::Credentials(Credentials {
                 username,
                 password: Password::new(password),
             })))

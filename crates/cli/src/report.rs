@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
-use helm::engine::{self, Place, TemplateFailure};
+use helm::engine::{self, Position, TemplateFailure};
 
 use crate::progress;
 
@@ -20,7 +20,7 @@ pub(crate) fn print(error: &anyhow::Error) {
             _ => link.downcast_ref::<TemplateFailure>(),
         });
     if let Some(failure) = failure {
-        eprint!("{}", places(failure));
+        eprint!("{}", positions(failure));
     }
     if error.chain().any(is_of_rendering) {
         eprintln!("\nUse --debug flag to render out invalid YAML");
@@ -57,24 +57,24 @@ fn is_of_rendering(link: &(dyn std::error::Error + 'static)) -> bool {
     )
 }
 
-fn places(failure: &TemplateFailure) -> String {
+fn positions(failure: &TemplateFailure) -> String {
     let mut text = String::new();
-    for place in failure.trace.iter().filter(|place| !place.source_line.is_empty()) {
+    for position in failure.trace.iter().filter(|at| !at.source_line.is_empty()) {
         text.push('\n');
-        text.push_str(&shown(place));
+        text.push_str(&shown(position));
     }
     text
 }
 
 /// The position, the source line, and a marker below the expression.
-fn shown(place: &Place) -> String {
-    let Place {
+fn shown(position: &Position) -> String {
+    let Position {
         file,
         line,
         column,
         expression,
         source_line,
-    } = place;
+    } = position;
     let number = line.to_string();
     let margin = " ".repeat(number.len());
     let mut text = String::new();
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_marker_is_below_the_expression() {
-        let place = Place {
+        let position = Position {
             file: "c/templates/a.yaml".to_owned(),
             line: 12,
             column: Some(5),
@@ -111,6 +111,6 @@ mod tests {
         };
         let expected =
             "  --> c/templates/a.yaml:12:5\n   |\n12 | \ta: {{ .Values.a.b }}\n   | \t    ^ .Values.a.b\n";
-        assert_eq!(shown(&place), expected);
+        assert_eq!(shown(&position), expected);
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Repo {
 }
 
 /// A matching chart.
-struct Found {
+struct Match {
     /// `repository/chart`.
     name: String,
     /// The lower, the better the match.
@@ -84,26 +84,26 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         None => ">0.0.0",
     };
     let keyword = Keyword::new(&args.keywords.join(" "), args.regexp)?;
-    let mut found = all(&keyword)?;
-    found.sort_by(Found::order);
+    let mut matches = all(&keyword)?;
+    matches.sort_by(Match::order);
     let constraint = Constraint::parse(wanted)
         .map_err(|error| anyhow::anyhow!("an invalid version/constraint format: {error}"))?;
-    found.retain(|found| constraint.check(&found.version));
+    matches.retain(|chart| constraint.check(&chart.version));
     if !args.versions {
         let mut shown = HashSet::new();
-        found.retain(|found| shown.insert(found.name.clone()));
+        matches.retain(|chart| shown.insert(chart.name.clone()));
     }
-    if found.is_empty() {
+    if matches.is_empty() {
         ensure!(!args.fail_on_no_result, "no results found");
         if args.output == Format::Table {
             return report::out("No results found\n");
         }
     }
-    print(&found, args)
+    print(&matches, args)
 }
 
-fn print(found: &[Found], args: &Repo) -> Result<()> {
-    let rows: Vec<Row<'_>> = found.iter().map(Found::row).collect();
+fn print(matches: &[Match], args: &Repo) -> Result<()> {
+    let rows: Vec<Row<'_>> = matches.iter().map(Match::row).collect();
     output::print(args.output, &rows, || {
         let header = ["NAME", "CHART VERSION", "APP VERSION", "DESCRIPTION"];
         let header = header.into_iter().map(Into::into).collect();
@@ -117,13 +117,13 @@ fn print(found: &[Found], args: &Repo) -> Result<()> {
 }
 
 /// All charts of all repositories that match the keyword.
-fn all(keyword: &Keyword) -> Result<Vec<Found>> {
+fn all(keyword: &Keyword) -> Result<Vec<Match>> {
     let path = environment::path("HELM_REPOSITORY_CONFIG");
     let file = File::load_or_new(&path)?;
     if file.repositories.is_empty() {
         bail!("no repositories configured");
     }
-    let mut found = Vec::new();
+    let mut matches = Vec::new();
     for entry in &file.repositories {
         let index = match Cache::of(&entry.name).and_then(|cache| cache.load()) {
             Ok(index) => index,
@@ -141,7 +141,7 @@ fn all(keyword: &Keyword) -> Result<Vec<Found>> {
                     continue;
                 };
                 if let Some(score) = keyword.score(&searched(&entry.name, &chart)) {
-                    found.push(Found {
+                    matches.push(Match {
                         name: format!("{}/{name}", entry.name),
                         score,
                         chart,
@@ -151,7 +151,7 @@ fn all(keyword: &Keyword) -> Result<Vec<Found>> {
             }
         }
     }
-    Ok(found)
+    Ok(matches)
 }
 
 /// The texts of a chart that are searched.
@@ -168,7 +168,7 @@ fn searched(repository: &str, chart: &Metadata) -> String {
     )
 }
 
-impl Found {
+impl Match {
     fn order(&self, other: &Self) -> Ordering {
         let by_name = || self.name.cmp(&other.name);
         let by_version = || other.version.cmp(&self.version);

@@ -23,12 +23,13 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// Callers that miss at the same time share one request.
 pub struct Discovery {
     transport: Transport,
-    known: RwLock<Option<Known>>,
+    cached: RwLock<Option<CachedList>>,
     reading: tokio::sync::Mutex<()>,
 }
 
+/// A list as last read.
 #[derive(Clone)]
-struct Known {
+struct CachedList {
     served: Arc<Served>,
     asked: Instant,
 }
@@ -37,7 +38,7 @@ impl Discovery {
     pub(crate) fn new(transport: Transport) -> Self {
         Self {
             transport,
-            known: RwLock::default(),
+            cached: RwLock::default(),
             reading: tokio::sync::Mutex::default(),
         }
     }
@@ -51,9 +52,9 @@ impl Discovery {
         let now = Instant::now();
         // `None` when the clock does not go back that far.
         let earliest = now.checked_sub(max_age);
-        let is_young = |known: &Known| earliest.is_none_or(|earliest| known.asked >= earliest);
-        if let Some(known) = self.load().filter(is_young) {
-            return Ok(known.served);
+        let is_young = |cached: &CachedList| earliest.is_none_or(|earliest| cached.asked >= earliest);
+        if let Some(cached) = self.load().filter(is_young) {
+            return Ok(cached.served);
         }
         let _turn = self.reading.lock().await;
         self.asked_since(earliest.unwrap_or(now)).await
@@ -131,18 +132,18 @@ impl Discovery {
 
     /// Drops the cached list, so that the server is asked again.
     pub fn forget(&self) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(crate) fn remember(&self, served: Served) {
-        self.store(Known {
+        self.store(CachedList {
             served: Arc::new(served),
             asked: Instant::now(),
         });
     }
 
     async fn find(&self, pick: impl Fn(&Served) -> Option<ResourceId>) -> Result<Option<ResourceId>, Error> {
-        let held = || self.load().and_then(|known| pick(&known.served));
+        let held = || self.load().and_then(|cached| pick(&cached.served));
         let now = Instant::now();
         if let Some(found) = held() {
             return Ok(Some(found));
@@ -156,14 +157,14 @@ impl Discovery {
 
     /// What the server answered at `earliest` or later; the caller holds the lock for asking.
     async fn asked_since(&self, earliest: Instant) -> Result<Arc<Served>, Error> {
-        if let Some(known) = self.load()
-            && known.asked >= earliest
+        if let Some(cached) = self.load()
+            && cached.asked >= earliest
         {
-            return Ok(known.served);
+            return Ok(cached.served);
         }
         let asked = Instant::now();
         let served = Arc::new(self.read().await.map_err(|source| Error::Discover { source })?);
-        self.store(Known {
+        self.store(CachedList {
             served: served.clone(),
             asked,
         });
@@ -183,12 +184,12 @@ impl Discovery {
         Ok(Served::new(version, core.items.into_iter().chain(rest.items)))
     }
 
-    fn load(&self) -> Option<Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn load(&self) -> Option<CachedList> {
+        self.cached.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn store(&self, known: Known) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    fn store(&self, cached: CachedList) {
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(cached);
     }
 }
 

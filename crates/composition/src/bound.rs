@@ -89,9 +89,9 @@ impl FromStr for GroupResource {
     }
 }
 
-/// What is known about a kind.
+/// The resource that a kind maps to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct ResourceMapping {
     /// Plural resource name.
     pub plural: String,
     /// True when it is namespaced.
@@ -101,7 +101,7 @@ pub struct Known {
 /// Resolves kinds, usually by a cluster's discovery.
 pub trait Kinds {
     /// The kind, in any version.
-    fn kind(&self, group: &str, kind: &str) -> Option<Known>;
+    fn kind(&self, group: &str, kind: &str) -> Option<ResourceMapping>;
     /// True when this resource is namespaced.
     fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool>;
 }
@@ -144,12 +144,12 @@ const CLUSTER_SCOPED: [&str; 26] = [
 const OLD_GROUPS: [&str; 6] = ["", "apps", "autoscaling", "batch", "extensions", "policy"];
 
 impl Kinds for BuiltIn {
-    fn kind(&self, group: &str, kind: &str) -> Option<Known> {
+    fn kind(&self, group: &str, kind: &str) -> Option<ResourceMapping> {
         let is_ours = OLD_GROUPS.contains(&group)
             || (group.ends_with(".k8s.io")
                 && !group.ends_with(".x-k8s.io")
                 && group.matches('.').count() <= 3);
-        is_ours.then(|| Known {
+        is_ours.then(|| ResourceMapping {
             plural: plural(kind),
             namespaced: !CLUSTER_SCOPED.contains(&kind),
         })
@@ -163,11 +163,11 @@ impl Kinds for BuiltIn {
 
 /// The kind in RBAC's terms, and whether it is namespaced; a guess if the kind is unknown.
 pub fn guess(kinds: &impl Kinds, group: &str, kind: &str) -> (GroupResource, bool) {
-    let known = kinds.kind(group, kind).unwrap_or_else(|| Known {
+    let mapping = kinds.kind(group, kind).unwrap_or_else(|| ResourceMapping {
         plural: unserved_plural(group, kind),
         namespaced: true,
     });
-    (GroupResource::new(group, &known.plural), known.namespaced)
+    (GroupResource::new(group, &mapping.plural), mapping.namespaced)
 }
 
 /// The plural of a kind that is not served yet. Plurals of types generated from charts are our own.
@@ -416,21 +416,21 @@ impl Resolved {
             .defined
             .iter()
             .find(|defined| defined.group == group && defined.kind == kind.kind)
-            .map(|defined| Known {
+            .map(|defined| ResourceMapping {
                 plural: defined.plural.clone(),
                 namespaced: defined.namespaced,
             });
-        let known = own.or_else(|| kinds.kind(group, &kind.kind)).unwrap_or_else(|| {
+        let mapping = own.or_else(|| kinds.kind(group, &kind.kind)).unwrap_or_else(|| {
             let plural = unserved_plural(group, &kind.kind);
             self.guessed.insert(format!(
                 "{kind} is not served: its objects are taken for {plural}.{group}"
             ));
-            Known {
+            ResourceMapping {
                 plural,
                 namespaced: true,
             }
         });
-        (GroupResource::new(group, &known.plural), known.namespaced)
+        (GroupResource::new(group, &mapping.plural), mapping.namespaced)
     }
 
     /// For cluster-scoped kinds, only lookups in the templates themselves count: a text passed to `tpl` comes from

@@ -43,7 +43,7 @@ pub use allowed_definitions::AllowedDefinition;
 pub use bound::{Bound, Outside};
 pub use chart::{chart_of, chart_spec, has_served, serves};
 pub use governing::{Ungoverned, governing, is_governed};
-pub use offer::{Given, Offer};
+pub use offer::{Offer, OfferedName};
 pub use permissions::{Account, Permissions};
 pub use plan::{Blocked, Observed, Plan, plan};
 pub use release_name::ReleaseName;

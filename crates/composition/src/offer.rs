@@ -16,7 +16,7 @@ pub struct Offer<'a> {
 
 /// The answer to an offer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct OfferedName {
     /// The name, if the composition gets it.
     pub name: Option<String>,
     /// Why it does not get it.
@@ -53,7 +53,7 @@ impl<'a> Offer<'a> {
 
     /// Decides on the offer. `all` are the compositions of that version in all namespaces that the controller serves:
     /// the name is given only when there is one composition, because a release belongs to one.
-    pub fn answered(&self, all: &[impl Resource]) -> Given {
+    pub fn answered(&self, all: &[impl Resource]) -> OfferedName {
         let Self {
             name,
             definition,
@@ -64,12 +64,12 @@ impl<'a> Offer<'a> {
             .filter(|object| is_governed(*object, definition, is_of_type))
             .count();
         if governed <= 1 {
-            return Given {
+            return OfferedName {
                 name: Some(name.to_owned()),
                 ignored: None,
             };
         }
-        Given {
+        OfferedName {
             name: None,
             ignored: Some(format!(
                 "release name {name} of the definition is not used: it governs {governed} compositions; set the annotation \

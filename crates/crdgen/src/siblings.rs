@@ -89,7 +89,7 @@ pub(crate) fn write_all(
             undo: Undo::new(),
             version: &version.name,
         };
-        let (spec, _) = carrying.beside(schema, &siblings, "", Place::Field);
+        let (spec, _) = carrying.beside(schema, &siblings, "", Position::Field);
         if !carrying.undo.is_empty() {
             changes.insert(version.name.clone(), carrying.undo);
         }
@@ -105,9 +105,9 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Whether a `null` can be lost here.
+/// The position of a value, which decides whether a `null` can be lost there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     Field,
     /// In a list, where nulls are kept.
     Item,
@@ -132,7 +132,7 @@ impl Carrying<'_> {
         own: &JSONSchemaProps,
         siblings: &[(&str, &JSONSchemaProps)],
         pointer: &str,
-        place: Place,
+        position: Position,
     ) -> (JSONSchemaProps, Structure) {
         if siblings
             .iter()
@@ -150,7 +150,7 @@ impl Carrying<'_> {
                     _ => None,
                 };
                 let at = format!("{pointer}/additionalProperties");
-                let (inner, structure) = self.inner_beside(own, siblings, &inner, &at, Place::Field);
+                let (inner, structure) = self.inner_beside(own, siblings, &inner, &at, Position::Field);
                 out.additional_properties = inner.map(|inner| JSONSchemaPropsOrBool::Schema(Box::new(inner)));
                 structure
             }
@@ -160,7 +160,7 @@ impl Carrying<'_> {
                     _ => None,
                 };
                 let at = format!("{pointer}/items");
-                let (inner, structure) = self.inner_beside(own, siblings, &inner, &at, Place::Item);
+                let (inner, structure) = self.inner_beside(own, siblings, &inner, &at, Position::Item);
                 out.items = inner.map(|inner| JSONSchemaPropsOrArray::Schema(Box::new(inner)));
                 structure
             }
@@ -169,7 +169,7 @@ impl Carrying<'_> {
         if structure == Structure::Changed {
             self.drop_rules(&mut out, pointer);
         }
-        if place == Place::Field && siblings.iter().any(|(_, sibling)| sibling.nullable == Some(true)) {
+        if position == Position::Field && siblings.iter().any(|(_, sibling)| sibling.nullable == Some(true)) {
             self.allow_null(&mut out, pointer);
         }
         (out, structure)
@@ -181,7 +181,7 @@ impl Carrying<'_> {
         siblings: &[(&str, &JSONSchemaProps)],
         inner: &dyn Fn(&JSONSchemaProps) -> Option<JSONSchemaProps>,
         pointer: &str,
-        place: Place,
+        position: Position,
     ) -> (Option<JSONSchemaProps>, Structure) {
         let Some(own) = inner(own) else {
             return (None, Structure::Kept);
@@ -194,7 +194,7 @@ impl Carrying<'_> {
             .iter()
             .map(|(name, sibling)| (*name, sibling))
             .collect::<Vec<_>>();
-        let (out, structure) = self.beside(&own, &siblings, pointer, place);
+        let (out, structure) = self.beside(&own, &siblings, pointer, position);
         (Some(out), structure)
     }
 
@@ -216,7 +216,7 @@ impl Carrying<'_> {
                 .iter()
                 .filter_map(|(name, sibling)| Some((*name, property(sibling, key)?)));
             let theirs = theirs.collect::<Vec<_>>();
-            let (mut field, inner) = self.beside(field, &theirs, &at, Place::Field);
+            let (mut field, inner) = self.beside(field, &theirs, &at, Position::Field);
             if inner == Structure::Changed {
                 structure = Structure::Changed;
             }

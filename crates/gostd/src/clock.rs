@@ -321,7 +321,7 @@ impl Time {
                 let (name, offset) = self.zone.at(self.seconds);
                 let unnamed = Offset {
                     zulu: false,
-                    parts: Parts::Minutes,
+                    precision: Precision::Minutes,
                     colon: false,
                 };
                 if name.is_empty() {
@@ -382,10 +382,10 @@ fn offset_text(offset: i64, style: Offset) -> String {
     let colon = if style.colon { ":" } else { "" };
     let mut text = format!("{}{:02}", if minutes < 0 { '-' } else { '+' }, minutes_abs / 60);
     // Writing to a String cannot fail.
-    if style.parts != Parts::Hours {
+    if style.precision != Precision::Hours {
         let _ = write!(text, "{colon}{:02}", minutes_abs % 60);
     }
-    if style.parts == Parts::Seconds {
+    if style.precision == Precision::Seconds {
         let _ = write!(text, "{colon}{}", signed(seconds, 2));
     }
     text
@@ -460,12 +460,12 @@ enum Field {
 struct Offset {
     /// Whether UTC is written as `Z`.
     zulu: bool,
-    parts: Parts,
+    precision: Precision,
     colon: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parts {
+enum Precision {
     Hours,
     Minutes,
     Seconds,
@@ -494,12 +494,12 @@ const SPELLINGS: [(&[u8], Field); 19] = [
     (b"pm", Field::LowerHalf),
 ];
 
-const OFFSETS: [(&[u8], Parts, bool); 5] = [
-    (b"070000", Parts::Seconds, false),
-    (b"07:00:00", Parts::Seconds, true),
-    (b"0700", Parts::Minutes, false),
-    (b"07:00", Parts::Minutes, true),
-    (b"07", Parts::Hours, false),
+const OFFSETS: [(&[u8], Precision, bool); 5] = [
+    (b"070000", Precision::Seconds, false),
+    (b"07:00:00", Precision::Seconds, true),
+    (b"0700", Precision::Minutes, false),
+    (b"07:00", Precision::Minutes, true),
+    (b"07", Precision::Hours, false),
 ];
 
 /// The first field of a layout: the text before it, the field, and the text after it.
@@ -533,11 +533,11 @@ fn field_at(layout: &[u8]) -> Option<(Field, usize)> {
         [b'_', b'2', ..] => Some((Field::SpaceDay, 2)),
         [b'_', b'_', b'2', ..] => Some((Field::SpaceYearDay, 3)),
         [sign @ (b'-' | b'Z'), rest @ ..] => {
-            let (spelling, parts, colon) =
+            let (spelling, precision, colon) =
                 OFFSETS.iter().find(|(spelling, ..)| rest.starts_with(spelling))?;
             let style = Offset {
                 zulu: *sign == b'Z',
-                parts: *parts,
+                precision: *precision,
                 colon: *colon,
             };
             Some((Field::Offset(style), spelling.len() + 1))
@@ -720,12 +720,12 @@ impl Reader {
             self.utc = true;
             return Ok(());
         }
-        let (width, colons): (usize, &[usize]) = match (style.parts, style.colon) {
-            (Parts::Hours, _) => (3, &[]),
-            (Parts::Minutes, false) => (5, &[]),
-            (Parts::Minutes, true) => (6, &[3]),
-            (Parts::Seconds, false) => (7, &[]),
-            (Parts::Seconds, true) => (9, &[3, 6]),
+        let (width, colons): (usize, &[usize]) = match (style.precision, style.colon) {
+            (Precision::Hours, _) => (3, &[]),
+            (Precision::Minutes, false) => (5, &[]),
+            (Precision::Minutes, true) => (6, &[3]),
+            (Precision::Seconds, false) => (7, &[]),
+            (Precision::Seconds, true) => (9, &[3, 6]),
         };
         let text = rest.get(..width).ok_or(Misfit::Bad)?;
         if colons.iter().any(|colon| text[*colon] != b':') {

@@ -78,14 +78,14 @@ pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    place: Option<Place>,
+    context: Option<ErrorContext>,
     message: String,
     cause: Option<function::Error>,
 }
 
 /// Where an execution failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ErrorContext {
     /// The position in the source.
     pub location: Location,
     /// The template that was executing.
@@ -97,15 +97,15 @@ pub struct Place {
 impl Error {
     fn new(message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
-            place: None,
+            context: None,
             message: message.into(),
             cause: None,
         }))
     }
 
     /// Where it happened; none if there was no template to execute.
-    pub fn place(&self) -> Option<&Place> {
-        self.0.place.as_ref()
+    pub fn context(&self) -> Option<&ErrorContext> {
+        self.0.context.as_ref()
     }
 
     /// What happened there, without the [cause](Self::cause): `error calling include`.
@@ -135,13 +135,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &self.0;
-        if let Some(place) = &inner.place {
-            let executing = quote::quote(&place.executing);
+        if let Some(context) = &inner.context {
+            let executing = quote::quote(&context.executing);
             let executing = String::from_utf8_lossy(&executing);
             write!(
                 f,
                 "template: {}: executing {executing} at <{}>: ",
-                place.location, place.node
+                context.location, context.node
             )?;
         }
         match (&inner.cause, inner.message.as_str()) {
@@ -245,13 +245,13 @@ impl<'t> Frame<'t> {
     }
 
     fn failure(&self, message: String, cause: Option<function::Error>) -> Error {
-        let place = Place {
+        let context = ErrorContext {
             location: self.tree.source.location(self.at.get().pos()),
             executing: self.tree.name.clone(),
             node: self.at.get().to_string(),
         };
         Error(Box::new(Inner {
-            place: Some(place),
+            context: Some(context),
             message,
             cause,
         }))
@@ -329,12 +329,12 @@ enum Flow {
 }
 
 /// A template that was looked up.
-enum Found<'e> {
+enum TreeRef<'e> {
     InSet(&'e Tree),
     InText(Arc<Tree>),
 }
 
-impl Deref for Found<'_> {
+impl Deref for TreeRef<'_> {
     type Target = Tree;
 
     fn deref(&self) -> &Tree {
@@ -380,18 +380,18 @@ impl<'e> Execution<'e> {
 
     /// Looks a template up by name: first in the texts being executed, innermost first, then in the set. An empty
     /// template does not hide another one.
-    fn lookup(&self, name: &Str) -> Option<Found<'e>> {
+    fn lookup(&self, name: &Str) -> Option<TreeRef<'e>> {
         let mut empty = None;
         for overlay in self.overlays.iter().rev() {
             if let Some(tree) = overlay.iter().find(|tree| tree.name == *name) {
                 if !tree.is_empty() {
-                    return Some(Found::InText(tree.clone()));
+                    return Some(TreeRef::InText(tree.clone()));
                 }
                 empty = Some(tree);
             }
         }
-        let in_set = self.set.tree(name).map(Found::InSet);
-        in_set.or_else(|| empty.map(|tree| Found::InText(tree.clone())))
+        let in_set = self.set.tree(name).map(TreeRef::InSet);
+        in_set.or_else(|| empty.map(|tree| TreeRef::InText(tree.clone())))
     }
 
     fn execute_tree(&mut self, tree: &Tree, data: &Reflect) -> Result {
@@ -411,8 +411,8 @@ impl<'e> Execution<'e> {
     }
 
     /// The cached output of a template. While a text is executed, its own templates may replace others, so nothing is cached.
-    fn cached(&mut self, tree: &Found<'e>, dot: &Value) -> Result<Option<Str>, Limit> {
-        let (Some(cache), Found::InSet(tree), []) = (self.include_cache, tree, &self.overlays[..]) else {
+    fn cached(&mut self, tree: &TreeRef<'e>, dot: &Value) -> Result<Option<Str>, Limit> {
+        let (Some(cache), TreeRef::InSet(tree), []) = (self.include_cache, tree, &self.overlays[..]) else {
             return Ok(None);
         };
         let Some((text, cost)) = cache.get(tree, dot) else {
@@ -427,8 +427,8 @@ impl<'e> Execution<'e> {
     }
 
     /// Executes a template, and caches its output from `start` on if executing it again would print the same.
-    fn execute_watched(&mut self, tree: &Found<'e>, data: &Reflect, start: usize) -> Result<Option<Str>> {
-        let (Some(cache), Found::InSet(in_set), []) = (self.include_cache, tree, &self.overlays[..]) else {
+    fn execute_watched(&mut self, tree: &TreeRef<'e>, data: &Reflect, start: usize) -> Result<Option<Str>> {
+        let (Some(cache), TreeRef::InSet(in_set), []) = (self.include_cache, tree, &self.overlays[..]) else {
             self.execute_tree(tree, data)?;
             return Ok(None);
         };

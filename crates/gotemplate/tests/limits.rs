@@ -185,7 +185,7 @@ fn executions_share_a_budget() {
         let fails = |times: &usize| match set.execute("test", Value::Nil, &options) {
             Ok(_) => false,
             Err(error) => {
-                assert_eq!(error.place().unwrap().location.line, 1, "{times}: {error}");
+                assert_eq!(error.context().unwrap().location.line, 1, "{times}: {error}");
                 true
             }
         };
@@ -237,7 +237,7 @@ fn time_is_over_when_the_caller_says_so() {
     let error = set.execute("test", Value::Nil, &options).unwrap_err();
     assert_eq!(error.limit(), Some(Limit::Time(allowed)));
     assert!(budget.spent().steps < 50_000, "{budget:?}");
-    let location = &error.place().unwrap().location;
+    let location = &error.context().unwrap().location;
     assert!((3..=4).contains(&location.line), "{location}");
 }
 

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
 
 use crate::authenticity::{Authenticity, MAC, Parent, Signed};
-use crate::rendering::{Busy, PLACE_TIMEOUT, Pool};
+use crate::rendering::{Busy, Pool, SLOT_TIMEOUT};
 use helm::digest::sha256;
 
 /// Annotation of a record: digest of the chart archive. Helm stores no digest. It does not copy the annotation to
@@ -40,11 +40,11 @@ pub const STAGE: &str = "krateo.io/hooks-of";
 
 /// How many records, with their manifests, a process handles at the same time: each takes up to several dozen MiB of
 /// memory.
-const PLACES: usize = 3;
+const SLOTS: usize = 3;
 
-/// The places for that. Anybody who may write Secrets can write records that take as long to decode as the limits
+/// The slots for that. Anybody who may write Secrets can write records that take as long to decode as the limits
 /// allow.
-pub(crate) static RECORD_PLACES: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES, PLACE_TIMEOUT));
+pub(crate) static RECORD_SLOTS: LazyLock<Pool> = LazyLock::new(|| Pool::new(SLOTS, SLOT_TIMEOUT));
 
 /// Where records are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -790,7 +790,7 @@ impl Records {
         let record = if is_light {
             decode()
         } else {
-            let decoded = RECORD_PLACES.run_here(&self.namespace, decode).await;
+            let decoded = RECORD_SLOTS.run_here(&self.namespace, decode).await;
             decoded.map_err(|source| Error::Busy {
                 namespace: self.namespace.clone(),
                 release: self.release.clone(),

@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use self::answers::{Answers, told};
 pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
 pub use self::events::{Event, tell_events};
-pub use self::pool::{Busy, PLACE_TIMEOUT, Party, Pool, RENDER_TIMEOUT};
+pub use self::pool::{Busy, Party, Pool, RENDER_TIMEOUT, SLOT_TIMEOUT};
 pub use self::withheld::Withheld;
 use crate::release::{self, Desired};
 
@@ -43,7 +43,7 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// Namespace of the release.
     pub namespace: &'a str,
-    /// The party that takes turns with others for the places where templates run, and is throttled after long
+    /// The party that takes turns with others for the slots where templates run, and is throttled after long
     /// renders: the namespace, or a group of namespaces, such as a cluster in a program that serves several; the
     /// parts take turns within it.
     pub party: Party<'a>,
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The user's values, built where the templates run: a render that waits for a place only keeps what they are built
+/// The user's values, built where the templates run: a render that waits for a slot only keeps what they are built
 /// from. Cheap to clone.
 #[derive(Clone)]
 pub struct Values(Arc<dyn Fn() -> Map<String, Value> + Send + Sync>);
@@ -150,7 +150,7 @@ pub enum Error {
     /// The templates failed, and their error message may contain confidential answers.
     #[error(transparent)]
     Withheld(Withheld),
-    /// No place to render became free.
+    /// No slot to render became free.
     #[error(transparent)]
     Busy(#[from] Busy),
     /// The templates failed, or the values are not valid.
@@ -209,27 +209,27 @@ impl Error {
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
 /// The most memory, in bytes, for the objects that one render looks up: about as much as their text if that is long,
-/// and ten times as much if they are made of many small fields. Renders with more than [`FEW_ANSWERS`] hold a place
+/// and ten times as much if they are made of many small fields. Renders with more than [`FEW_ANSWERS`] hold a slot
 /// as long as they keep them.
 const MEMORY_OF_ANSWERS: usize = 32 << 20;
 
-/// The most they may take without a place. Each render in flight may take it, including those that wait for a place,
+/// The most they may take without a slot. Each render in flight may take it, including those that wait for a slot,
 /// which are hundreds in chart-inspector.
 const FEW_ANSWERS: usize = 256 << 10;
 
-/// How many renders may have more than that at once: one namespace may have all of these places but one.
-const PLACES_OF_ANSWERS: usize = 3;
+/// How many renders may have more than that at once: one namespace may have all of these slots but one.
+const SLOTS_OF_ANSWERS: usize = 3;
 
 /// The most memory, in bytes, that all renders of a process take when `under_way` of them run or wait: what templates
-/// build and print in all places, and what they looked up. Charts and values are not included.
+/// build and print in all slots, and what they looked up. Charts and values are not included.
 pub fn most_memory(under_way: usize) -> usize {
     let limits = Limits::default();
-    pool::MOST_PLACES * (limits.memory + limits.output)
-        + PLACES_OF_ANSWERS * MEMORY_OF_ANSWERS
+    pool::MOST_SLOTS * (limits.memory + limits.output)
+        + SLOTS_OF_ANSWERS * MEMORY_OF_ANSWERS
         + under_way * FEW_ANSWERS
 }
 
-static ANSWER_PLACES: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PLACE_TIMEOUT));
+static ANSWER_SLOTS: LazyLock<Pool> = LazyLock::new(|| Pool::new(SLOTS_OF_ANSWERS, SLOT_TIMEOUT));
 
 /// Charts look up one object by the name of another, rarely more.
 const ROUNDS: usize = 8;
@@ -251,7 +251,7 @@ pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Renderin
 /// fails because an unread object was answered as missing is rendered again once the object has been read.
 ///
 /// # Errors
-/// Those of [`render`]; [`Error::Busy`] when no place becomes free in time, [`Error::Refused`] when a template looks
+/// Those of [`render`]; [`Error::Busy`] when no slot becomes free in time, [`Error::Refused`] when a template looks
 /// up an object that it may not see, [`Error::Withheld`] when it fails after lookups were answered,
 /// [`Error::Unanswered`] when it fails and may not read something that it looked up.
 pub async fn render_with<J: Judge>(
@@ -513,8 +513,8 @@ fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey,
     let mut text = json!([capabilities.kube_version.version, versions]).to_string();
     text.truncate(text.len() - 1);
     text.push_str(",[");
-    for (place, (key, answer)) in answers.iter().enumerate() {
-        let comma = if place == 0 { "" } else { "," };
+    for (index, (key, answer)) in answers.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
         let _ = write!(text, "{comma}[{},", json!(told(key)));
         match answer {
             Answer::Found(object) => write_without_bookkeeping(object, &mut text),
@@ -535,8 +535,8 @@ fn write_without_bookkeeping(object: &Value, text: &mut String) {
         return;
     };
     text.push('{');
-    for (place, (field, value)) in fields.iter().enumerate() {
-        let comma = if place == 0 { "" } else { "," };
+    for (index, (field, value)) in fields.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
         let _ = write!(text, "{comma}{}:", json!(field));
         match (field.as_str(), value) {
             ("metadata", Value::Object(metadata)) => {
@@ -547,8 +547,8 @@ fn write_without_bookkeeping(object: &Value, text: &mut String) {
             }
             ("items", Value::Array(items)) => {
                 text.push('[');
-                for (place, item) in items.iter().enumerate() {
-                    text.push_str(if place == 0 { "" } else { "," });
+                for (index, item) in items.iter().enumerate() {
+                    text.push_str(if index == 0 { "" } else { "," });
                     write_without_bookkeeping(item, text);
                 }
                 text.push(']');

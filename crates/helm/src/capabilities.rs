@@ -265,14 +265,14 @@ static VERSION_SET_METHODS: LazyLock<Functions> = LazyLock::new(|| {
 });
 
 fn kube_version(receiver: &Receiver, text: fn(&KubeVersion) -> &str) -> String {
-    let seen = receiver.0.as_object::<Seen<KubeVersion>>();
-    seen.map(|seen| text(&seen.of).to_owned()).unwrap_or_default()
+    let view = receiver.0.as_object::<View<KubeVersion>>();
+    view.map(|view| text(&view.of).to_owned()).unwrap_or_default()
 }
 
 impl Capabilities {
     /// `.Capabilities` for templates.
     pub(crate) fn to_value(&self, helm: HelmLine) -> Value {
-        Value::object(Seen {
+        Value::object(View {
             of: self.clone(),
             helm,
         })
@@ -280,12 +280,12 @@ impl Capabilities {
 }
 
 /// A value as the templates of a line of Helm see it.
-struct Seen<T> {
+struct View<T> {
     of: T,
     helm: HelmLine,
 }
 
-impl Object for Seen<Capabilities> {
+impl Object for View<Capabilities> {
     fn ty(&self) -> &'static Type {
         &Types::of(self.helm).capabilities
     }
@@ -300,7 +300,7 @@ impl Object for Seen<Capabilities> {
             ),
             (
                 "HelmVersion",
-                Value::object(Seen {
+                Value::object(View {
                     of: self.of.helm_version.clone(),
                     helm: self.helm,
                 }),
@@ -317,21 +317,21 @@ impl Object for Seen<Capabilities> {
     }
 }
 
-impl Seen<Capabilities> {
+impl View<Capabilities> {
     /// Helm 3 drops the vendor suffix from a version given by `--kube-version`.
-    fn kube_version(&self) -> Seen<KubeVersion> {
+    fn kube_version(&self) -> View<KubeVersion> {
         let mut version = self.of.kube_version.clone();
         if self.helm == HelmLine::Three && !version.normalized.is_empty() {
             version.version.clone_from(&version.normalized);
         }
-        Seen {
+        View {
             of: version,
             helm: self.helm,
         }
     }
 }
 
-impl Object for Seen<KubeVersion> {
+impl Object for View<KubeVersion> {
     fn ty(&self) -> &'static Type {
         &Types::of(self.helm).kube_version
     }
@@ -374,7 +374,7 @@ impl Object for Seen<KubeVersion> {
     }
 }
 
-impl Object for Seen<HelmVersion> {
+impl Object for View<HelmVersion> {
     fn ty(&self) -> &'static Type {
         &Types::of(self.helm).build_info
     }

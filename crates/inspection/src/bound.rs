@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::annotations;
 use cluster::{Cluster, ObjectId, Served};
 use composition::Bound;
-use composition::bound::{BuiltIn, Kinds, Known, grants_policy};
+use composition::bound::{BuiltIn, Kinds, ResourceMapping, grants_policy};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 
 /// The bound in the annotation of the controller's policy; none when there is no such policy.
@@ -30,8 +30,8 @@ pub async fn noted_bound(
 pub struct ServedKinds(pub Arc<Served>);
 
 impl Kinds for ServedKinds {
-    fn kind(&self, group: &str, kind: &str) -> Option<Known> {
-        let served = self.0.preferred(group, kind).map(|served| Known {
+    fn kind(&self, group: &str, kind: &str) -> Option<ResourceMapping> {
+        let served = self.0.preferred(group, kind).map(|served| ResourceMapping {
             plural: served.id.plural.clone(),
             namespaced: served.id.namespaced,
         });

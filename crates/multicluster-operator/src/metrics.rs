@@ -9,7 +9,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
 use runtime::Metrics;
 
 use crate::key::{Key, Kind};
-use crate::registry::State;
+use crate::registry::ClusterState;
 
 /// The metrics of all clusters; cheap to clone.
 #[derive(Clone)]
@@ -63,8 +63,8 @@ impl OperatorMetrics {
     }
 
     /// Sets the state of a cluster; none if it is no longer known.
-    pub(crate) fn state(&self, cluster: &str, state: Option<State>) {
-        for each in State::ALL {
+    pub(crate) fn state(&self, cluster: &str, state: Option<ClusterState>) {
+        for each in ClusterState::ALL {
             let labels = [cluster, each.as_str()];
             match state {
                 Some(state) => self.states.with_label_values(&labels).set((state == each).into()),
@@ -161,8 +161,8 @@ mod tests {
 
         metrics.pass("edge", "Tenant", Duration::from_secs(1), false);
         told(r#"pass_failures_total{cluster="edge",kind="Tenant"}"#, "1");
-        metrics.state("edge", Some(State::Connecting));
-        metrics.state("edge", Some(State::Engaged));
+        metrics.state("edge", Some(ClusterState::Connecting));
+        metrics.state("edge", Some(ClusterState::Engaged));
         told(r#"cluster_state{cluster="edge",state="Engaged"}"#, "1");
         told(r#"cluster_state{cluster="edge",state="Connecting"}"#, "0");
         metrics.forget("edge");

@@ -44,9 +44,9 @@ pub(crate) enum Error {
 }
 
 /// The current and the previous key.
-pub(crate) struct Keys(RwLock<Known>);
+pub(crate) struct Keys(RwLock<CachedKeys>);
 
-struct Known {
+struct CachedKeys {
     keys: Arc<RecordKeys>,
     /// The same for the same keys.
     digest: [u8; 32],
@@ -54,7 +54,7 @@ struct Known {
 
 type Data = BTreeMap<String, ByteString>;
 
-impl Known {
+impl CachedKeys {
     fn of(data: &Data) -> Result<Self, ShortKey> {
         let key = |name: &str| data.get(name).map(|ByteString(bytes)| bytes.as_slice());
         let (current, previous) = (key(KEY).unwrap_or_default(), key(PREVIOUS));
@@ -81,16 +81,16 @@ impl Keys {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let data = Data::from([(KEY.to_owned(), ByteString(vec![1; LENGTH]))]);
-        Self(RwLock::new(Known::of(&data).unwrap()))
+        Self(RwLock::new(CachedKeys::of(&data).unwrap()))
     }
 
     /// Loads the keys of the Secret; true if they have changed.
     fn take(&self, data: &Data) -> Result<bool, ShortKey> {
-        let found = Known::of(data)?;
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let is_other = known.digest != found.digest;
+        let read = CachedKeys::of(data)?;
+        let mut cached = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = cached.digest != read.digest;
         if is_other {
-            *known = found;
+            *cached = read;
         }
         Ok(is_other)
     }
@@ -104,7 +104,7 @@ pub(crate) async fn read_or_make(home: &Cluster, namespace: &str) -> Result<Keys
     let secret: Option<Secret> = home.get(&id).await.map_err(read)?;
     let mut data = secret.and_then(|secret| secret.data).unwrap_or_default();
     if data.get(KEY).is_some_and(|ByteString(key)| !key.is_empty()) {
-        return Ok(Keys(RwLock::new(Known::of(&data).map_err(unusable)?)));
+        return Ok(Keys(RwLock::new(CachedKeys::of(&data).map_err(unusable)?)));
     }
     let mut drawn = vec![0; LENGTH];
     getrandom::fill(&mut drawn).map_err(Error::Draw)?;
@@ -118,7 +118,7 @@ pub(crate) async fn read_or_make(home: &Cluster, namespace: &str) -> Result<Keys
         .map_err(|error| Error::Make(namespace.to_owned(), error))?;
     tracing::info!(secret = NAME, namespace, "generated the key of release records");
     data.insert(KEY.to_owned(), ByteString(drawn));
-    Ok(Keys(RwLock::new(Known::of(&data).map_err(unusable)?)))
+    Ok(Keys(RwLock::new(CachedKeys::of(&data).map_err(unusable)?)))
 }
 
 /// Loads a changed key as soon as there is one, until `until`, and then has all releases reconciled, so that their
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_new_key_is_loaded_once_and_an_invalid_one_never() -> Result<(), ShortKey> {
         let (one, other) = ([1; LENGTH], [2; LENGTH]);
-        let keys = Keys(RwLock::new(Known::of(&data(&[(KEY, &one)]))?));
+        let keys = Keys(RwLock::new(CachedKeys::of(&data(&[(KEY, &one)]))?));
         let first = keys.get();
         assert_eq!(keys.take(&data(&[(KEY, &one)])), Ok(false));
         for unusable in [

@@ -66,13 +66,13 @@ pub(crate) async fn keep(
         Form::InCluster => return Ok(()),
         Form::Reduced | Form::Full { .. } => {}
     }
-    let place = Place {
+    let destination = Destination {
         home: &ctx.home,
         namespace: &ctx.discovery_namespace,
         key: &ctx.kubeconfig_key,
         label,
     };
-    write(&place, text, &form).await.map_err(Error::Keep)
+    write(&destination, text, &form).await.map_err(Error::Keep)
 }
 
 /// Requests the version of a server; retries if there is no answer.
@@ -95,21 +95,21 @@ fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// The place of the stored kubeconfig.
-struct Place<'a> {
+/// Where the kubeconfig is stored.
+struct Destination<'a> {
     home: &'a Cluster,
     namespace: &'a str,
     key: &'a str,
     label: &'a str,
 }
 
-async fn write(place: &Place<'_>, text: String, form: &Form) -> Result<(), cluster::Error> {
-    let Place {
+async fn write(destination: &Destination<'_>, text: String, form: &Form) -> Result<(), cluster::Error> {
+    let Destination {
         home,
         namespace,
         key,
         label,
-    } = *place;
+    } = *destination;
     let id = ObjectId::of::<Secret>(Some(namespace), SELF)?;
     let secret: Option<Secret> = home.get(&id).await?;
     let known = secret.and_then(|secret| secret.data?.remove(key));
@@ -151,13 +151,13 @@ mod tests {
 
     async fn kept(script: Script, form: Form) {
         let home = script.cluster();
-        let place = Place {
+        let destination = Destination {
             home: &home,
             namespace: "clusters",
             key: "kubeconfig",
             label: "a/label",
         };
-        write(&place, "new".to_owned(), &form).await.unwrap();
+        write(&destination, "new".to_owned(), &form).await.unwrap();
         script.finish();
     }
 

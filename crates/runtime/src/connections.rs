@@ -89,9 +89,9 @@ impl<L: Listener<Addr = SocketAddr>> Listener for Bounded<L> {
         loop {
             let (io, caller) = self.listener.accept().await;
             match Open::enter(&self.open, caller.ip()) {
-                Ok(place) => {
-                    let place = Arc::new(place);
-                    return (Counted { io, place }, caller);
+                Ok(slot) => {
+                    let slot = Arc::new(slot);
+                    return (Counted { io, slot }, caller);
                 }
                 Err(reason) => {
                     tracing::debug!(%caller, reason = reason.as_str(), "refused a connection: too many are open");
@@ -123,7 +123,7 @@ struct ByCaller {
 }
 
 impl Open {
-    fn enter(this: &Arc<Self>, caller: IpAddr) -> Result<Place, Refused> {
+    fn enter(this: &Arc<Self>, caller: IpAddr) -> Result<Slot, Refused> {
         let mut open = this.lock();
         let own = open.each.get(&caller).copied().unwrap_or_default();
         if own >= this.connections.most_of_one {
@@ -137,15 +137,15 @@ impl Open {
         open.all += 1;
         open.each.insert(caller, own + 1);
         open.numbers += 1;
-        let place = Place {
+        let slot = Slot {
             open: this.clone(),
             caller,
             number: open.numbers,
             evicted: CancellationToken::new(),
         };
         drop(open);
-        place.set_idle(true);
-        Ok(place)
+        slot.set_idle(true);
+        Ok(slot)
     }
 
     fn lock(&self) -> MutexGuard<'_, ByCaller> {
@@ -153,15 +153,15 @@ impl Open {
     }
 }
 
-/// The place of an open connection; it is counted until this is dropped.
-pub(crate) struct Place {
+/// The slot of an open connection; it is counted until this is dropped.
+pub(crate) struct Slot {
     open: Arc<Open>,
     caller: IpAddr,
     number: u64,
     evicted: CancellationToken,
 }
 
-impl Place {
+impl Slot {
     /// Says whether a request is in flight: only a connection without one is closed for another.
     pub(crate) fn set_idle(&self, is_idle: bool) {
         if !self.open.connections.replaces_idle {
@@ -185,7 +185,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.set_idle(false);
         let mut open = self.open.lock();
@@ -202,13 +202,13 @@ impl Drop for Place {
 /// A connection that is counted until it is dropped.
 pub struct Counted<I> {
     io: I,
-    place: Arc<Place>,
+    slot: Arc<Slot>,
 }
 
 impl<I> Counted<I> {
-    /// Its place among the open connections.
-    pub(crate) fn place(&self) -> Arc<Place> {
-        self.place.clone()
+    /// Its slot among the open connections.
+    pub(crate) fn slot(&self) -> Arc<Slot> {
+        self.slot.clone()
     }
 }
 

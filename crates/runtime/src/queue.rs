@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::telemetry;
 
 pub use lines::{Capacity, Grouped};
-use lines::{Lines, Next, Place};
+use lines::{Lines, Next, Position};
 
 /// How urgent a pass over an object is. The reference's numbers are -100, 0 and 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,10 +48,10 @@ pub struct Queue<K> {
 struct State<K> {
     /// To be worked on now.
     ready: Lines<K>,
-    ready_places: HashMap<K, Place>,
+    ready_positions: HashMap<K, Position>,
     /// To be worked on later, by due time.
     later: BTreeMap<(Instant, u64), (K, Priority)>,
-    later_places: HashMap<K, (Instant, u64)>,
+    later_positions: HashMap<K, (Instant, u64)>,
     /// With a worker, or parked.
     busy: HashMap<K, Busy>,
     /// Tells a parked pass whose wait is over that it has a worker again.
@@ -106,9 +106,9 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         Self {
             state: Mutex::new(State {
                 ready: Lines::new(capacity),
-                ready_places: HashMap::new(),
+                ready_positions: HashMap::new(),
                 later: BTreeMap::new(),
-                later_places: HashMap::new(),
+                later_positions: HashMap::new(),
                 busy: HashMap::new(),
                 returning: HashMap::new(),
                 arrivals: 0,
@@ -245,10 +245,10 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
             }
             return;
         }
-        let since = match self.ready_places.get(&key).copied() {
-            Some(place) if place.0.0 >= priority => return,
-            Some(place) => {
-                let earlier = self.ready.remove(key.group(), &place);
+        let since = match self.ready_positions.get(&key).copied() {
+            Some(position) if position.0.0 >= priority => return,
+            Some(position) => {
+                let earlier = self.ready.remove(key.group(), &position);
                 earlier.map_or(since, |(_, earlier)| earlier)
             }
             None => {
@@ -260,9 +260,9 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
     }
 
     fn line_up(&mut self, key: K, priority: Priority, since: Instant) {
-        let place = (Reverse(priority), self.arrival());
-        self.ready_places.insert(key.clone(), place);
-        self.ready.insert(place, key, since);
+        let position = (Reverse(priority), self.arrival());
+        self.ready_positions.insert(key.clone(), position);
+        self.ready.insert(position, key, since);
     }
 
     /// One more object waits.
@@ -289,7 +289,8 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
     /// Includes objects that have become due while no worker was free to notice.
     fn depth(&self, now: Instant) -> usize {
         let is_wanted_anyway = |key: &K| {
-            self.ready_places.contains_key(key) || self.busy.get(key).is_some_and(|busy| busy.again.is_some())
+            self.ready_positions.contains_key(key)
+                || self.busy.get(key).is_some_and(|busy| busy.again.is_some())
         };
         let due = self.later.range(..=(now, u64::MAX));
         let due = due.filter(|(_, (key, _))| !is_wanted_anyway(key)).count();
@@ -298,15 +299,15 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
 
     fn add_later(&mut self, key: K, priority: Priority, due: Instant) {
         self.drop_later(&key);
-        let place = (due, self.arrival());
-        self.later_places.insert(key.clone(), place);
-        self.later.insert(place, (key, priority));
+        let position = (due, self.arrival());
+        self.later_positions.insert(key.clone(), position);
+        self.later.insert(position, (key, priority));
     }
 
     fn forget(&mut self, key: &K) {
         self.drop_later(key);
-        if let Some(place) = self.ready_places.remove(key)
-            && let Some((_, since)) = self.ready.remove(key.group(), &place)
+        if let Some(position) = self.ready_positions.remove(key)
+            && let Some((_, since)) = self.ready.remove(key.group(), &position)
         {
             self.goes(since);
         }
@@ -317,8 +318,8 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
     }
 
     fn drop_later(&mut self, key: &K) {
-        if let Some(place) = self.later_places.remove(key) {
-            self.later.remove(&place);
+        if let Some(position) = self.later_positions.remove(key) {
+            self.later.remove(&position);
         }
     }
 
@@ -330,7 +331,7 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
                 return;
             }
             let (key, priority) = entry.remove();
-            self.later_places.remove(&key);
+            self.later_positions.remove(&key);
             self.add(key, priority, due);
         }
     }
@@ -348,7 +349,7 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
     }
 
     fn begin(&mut self, key: K, since: Instant, now: Instant) {
-        self.ready_places.remove(&key);
+        self.ready_positions.remove(&key);
         self.goes(since);
         self.figures
             .begun(now.saturating_duration_since(since), self.oldest(now));

@@ -2,7 +2,7 @@
 //! time.
 //!
 //! Every listening socket of the programs is served here. Opening a connection needs no authentication, so one that
-//! sends nothing, or a byte at a time, must not keep a place that others need.
+//! sends nothing, or a byte at a time, must not keep a slot that others need.
 
 use std::error::Error as _;
 use std::io;
@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::Metrics;
-use crate::connections::{Bounded, Connections, Place};
+use crate::connections::{Bounded, Connections, Slot};
 use crate::metrics::Closed;
 
 /// How long a connection may stay open without a request in flight.
@@ -146,9 +146,9 @@ impl Server {
         let open = TaskTracker::new();
         while let Some((io, caller)) = until.run_until_cancelled(listener.accept()).await {
             let (server, router, until) = (server.clone(), router.clone(), until.clone());
-            let place = io.place();
+            let slot = io.slot();
             open.spawn(async move {
-                if let Err(reason) = server.connection(io, &place, router, &until).await {
+                if let Err(reason) = server.connection(io, &slot, router, &until).await {
                     tracing::debug!(%caller, reason = reason.as_str(), "closed a connection");
                     server.metrics.closed(reason);
                 }
@@ -163,15 +163,15 @@ impl Server {
     async fn connection(
         &self,
         io: impl Stream,
-        place: &Place,
+        slot: &Slot,
         router: Router,
         until: &CancellationToken,
     ) -> Result<(), Closed> {
         let Some(acceptor) = &self.tls else {
-            return self.requests(io, place, router, until).await;
+            return self.requests(io, slot, router, until).await;
         };
         match tokio::time::timeout(self.times.handshake, acceptor.accept(io)).await {
-            Ok(Ok(io)) => self.requests(io, place, router, until).await,
+            Ok(Ok(io)) => self.requests(io, slot, router, until).await,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the TLS handshake failed");
                 Err(Closed::Handshake)
@@ -183,7 +183,7 @@ impl Server {
     async fn requests(
         &self,
         io: impl Stream,
-        place: &Place,
+        slot: &Slot,
         router: Router,
         until: &CancellationToken,
     ) -> Result<(), Closed> {
@@ -206,7 +206,7 @@ impl Server {
         let mut farewell: Option<Farewell> = None;
         loop {
             let now = *changes.borrow_and_update();
-            place.set_idle(now.under_way == 0);
+            slot.set_idle(now.under_way == 0);
             let (deadline, reason) = now.deadline(&self.times, farewell.as_ref());
             tokio::select! {
                 outcome = connection.as_mut() => {
@@ -220,7 +220,7 @@ impl Server {
                 }
                 // Never an error: `activity` is still alive.
                 _ = changes.changed() => {}
-                () = place.evicted(), if now.under_way == 0 => return Err(Closed::Evicted),
+                () = slot.evicted(), if now.under_way == 0 => return Err(Closed::Evicted),
                 () = until.cancelled(), if farewell.is_none() => {
                     farewell = Some(Farewell::now(None));
                     connection.as_mut().graceful_shutdown();

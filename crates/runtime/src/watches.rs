@@ -35,9 +35,9 @@ pub struct Watches<K> {
     /// Selects the objects of all releases.
     selector: String,
     reading: Reading<K>,
-    /// How many places may be watched at once; objects elsewhere are `Sight::Unknown`.
+    /// How many scopes may be watched at once; others are `Sight::Unknown`.
     most: usize,
-    places: Mutex<HashMap<Place, Watch<K>>>,
+    scopes: Mutex<HashMap<Scope, Watch<K>>>,
 }
 
 /// How the owner of an object is found, and who is notified when it changes.
@@ -56,18 +56,18 @@ const PAGE: u32 = 50;
 
 /// What one watch covers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Place {
+struct Scope {
     resource: ResourceId,
     /// None for cluster-scoped kinds.
     namespace: Option<String>,
 }
 
 struct Watch<K> {
-    seen: Arc<Mutex<Seen<K>>>,
+    state: Arc<Mutex<WatchState<K>>>,
     _ends_with_this: DropGuard,
 }
 
-struct Seen<K> {
+struct WatchState<K> {
     /// The owners that have objects there. When the last one leaves, the watch ends, because the permission to watch is
     /// removed with that owner.
     users: HashSet<K>,
@@ -75,11 +75,11 @@ struct Seen<K> {
     complete: bool,
     /// True if there were more objects than are remembered.
     has_more: bool,
-    objects: HashMap<Name, Known<K>>,
-    listing: HashMap<Name, Known<K>>,
+    objects: HashMap<Name, CachedObject<K>>,
+    listing: HashMap<Name, CachedObject<K>>,
 }
 
-impl<K> Default for Seen<K> {
+impl<K> Default for WatchState<K> {
     fn default() -> Self {
         Self {
             users: HashSet::new(),
@@ -94,7 +94,7 @@ impl<K> Default for Seen<K> {
 type Name = String;
 
 /// An object as it was last seen.
-struct Known<K> {
+struct CachedObject<K> {
     version: String,
     /// The owner that its metadata names.
     owner: Option<K>,
@@ -117,7 +117,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
                 failed: Arc::new(|| {}),
             },
             most: usize::MAX,
-            places: Mutex::default(),
+            scopes: Mutex::default(),
         }
     }
 
@@ -136,24 +136,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
 
     /// Starts the watches that this owner's objects need, and ends those that no owner needs any more.
     pub fn follow<'a>(&self, key: &K, objects: impl Iterator<Item = &'a ObjectId>) {
-        let wanted: BTreeSet<Place> = objects
+        let wanted: BTreeSet<Scope> = objects
             .filter(|id| !id.resource().is_secret())
-            .map(Place::of)
+            .map(Scope::of)
             .collect();
-        let mut places = self.lock();
-        places.retain(|place, watch| {
-            let mut seen = lock(&watch.seen);
-            if !wanted.contains(place) {
-                seen.users.remove(key);
+        let mut scopes = self.lock();
+        scopes.retain(|scope, watch| {
+            let mut state = lock(&watch.state);
+            if !wanted.contains(scope) {
+                state.users.remove(key);
             }
-            !seen.users.is_empty()
+            !state.users.is_empty()
         });
-        for place in wanted {
-            if places.len() >= self.most && !places.contains_key(&place) {
+        for scope in wanted {
+            if scopes.len() >= self.most && !scopes.contains_key(&scope) {
                 continue;
             }
-            let watch = places.entry(place).or_insert_with_key(|place| self.begin(place));
-            lock(&watch.seen).users.insert(key.clone());
+            let watch = scopes.entry(scope).or_insert_with_key(|scope| self.begin(scope));
+            lock(&watch.state).users.insert(key.clone());
         }
     }
 
@@ -164,37 +164,37 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
 
     /// What is known about an object.
     pub fn sight(&self, id: &ObjectId) -> Sight {
-        let places = self.lock();
-        let Some(watch) = places.get(&Place::of(id)) else {
+        let scopes = self.lock();
+        let Some(watch) = scopes.get(&Scope::of(id)) else {
             return Sight::Unknown;
         };
-        let seen = lock(&watch.seen);
-        match seen.objects.get(id.name()) {
-            Some(known) => Sight::At(known.version.clone()),
-            None if seen.complete && !seen.has_more => Sight::Absent,
+        let state = lock(&watch.state);
+        match state.objects.get(id.name()) {
+            Some(cached) => Sight::At(cached.version.clone()),
+            None if state.complete && !state.has_more => Sight::Absent,
             None => Sight::Unknown,
         }
     }
 
-    fn begin(&self, place: &Place) -> Watch<K> {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+    fn begin(&self, scope: &Scope) -> Watch<K> {
+        let state = Arc::new(Mutex::new(WatchState::default()));
         let ends = CancellationToken::new();
-        let api: Api<Metadata> = place
+        let api: Api<Metadata> = scope
             .resource
-            .api(self.cluster.client(), place.namespace.as_deref());
+            .api(self.cluster.client(), scope.namespace.as_deref());
         let events = watch(
             api,
             watcher::Config::default().labels(&self.selector).page_size(PAGE),
         )
         .default_backoff();
-        let (theirs, reading, place, until) =
-            (seen.clone(), self.reading.clone(), place.clone(), ends.clone());
+        let (theirs, reading, scope, until) =
+            (state.clone(), self.reading.clone(), scope.clone(), ends.clone());
         let failed = reading.failed.clone();
         tokio::spawn(async move {
             let events = events
                 .inspect_err(|error| {
                     tracing::debug!(
-                        ?place,
+                        place = ?scope,
                         error = error as &dyn std::error::Error,
                         "watch of objects"
                     );
@@ -204,28 +204,28 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
                 .take_until(until.cancelled());
             tokio::pin!(events);
             while let Some(event) = events.next().await {
-                let mut seen = lock(&theirs);
-                let mut moved = seen.take(event, reading.owner);
+                let mut state = lock(&theirs);
+                let mut moved = state.take(event, reading.owner);
                 // Anyone who may write labels can name any owner.
-                moved.retain(|key| seen.users.contains(key));
-                drop(seen);
+                moved.retain(|key| state.users.contains(key));
+                drop(state);
                 for key in moved {
                     (reading.told)(key);
                 }
             }
         });
         Watch {
-            seen,
+            state,
             _ends_with_this: ends.drop_guard(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Watch<K>>> {
-        lock(&self.places)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Scope, Watch<K>>> {
+        lock(&self.scopes)
     }
 }
 
-impl Place {
+impl Scope {
     fn of(id: &ObjectId) -> Self {
         Self {
             resource: id.resource().clone(),
@@ -234,7 +234,7 @@ impl Place {
     }
 }
 
-impl<K: Hash + Eq + Clone> Seen<K> {
+impl<K: Hash + Eq + Clone> WatchState<K> {
     /// Processes an event of the watch, and returns the owners whose objects changed.
     fn take(&mut self, event: Event<Metadata>, owner: fn(&Metadata) -> Option<K>) -> Vec<K> {
         match event {
@@ -245,7 +245,8 @@ impl<K: Hash + Eq + Clone> Seen<K> {
             }
             Event::InitApply(object) => {
                 if self.listing.len() < MOST_OBJECTS {
-                    self.listing.insert(object.name_any(), Known::of(&object, owner));
+                    self.listing
+                        .insert(object.name_any(), CachedObject::of(&object, owner));
                 } else {
                     self.has_more = true;
                 }
@@ -253,7 +254,7 @@ impl<K: Hash + Eq + Clone> Seen<K> {
             }
             Event::InitDone => self.relisted(),
             Event::Apply(object) => {
-                let now = Known::of(&object, owner);
+                let now = CachedObject::of(&object, owner);
                 let version = now.version.clone();
                 let owner = now.owner.clone();
                 if self.objects.len() >= MOST_OBJECTS && !self.objects.contains_key(&object.name_any()) {
@@ -276,25 +277,25 @@ impl<K: Hash + Eq + Clone> Seen<K> {
     fn relisted(&mut self) -> Vec<K> {
         let before = std::mem::replace(&mut self.objects, std::mem::take(&mut self.listing));
         self.complete = true;
-        let moved = |(name, known): &(&Name, &Known<K>)| {
+        let moved = |(name, cached): &(&Name, &CachedObject<K>)| {
             let other = self.objects.get(*name);
-            other.is_none_or(|other| other.version != known.version)
+            other.is_none_or(|other| other.version != cached.version)
         };
         let mut owners: Vec<K> = before
             .iter()
             .filter(moved)
-            .filter_map(|(_, known)| known.owner.clone())
+            .filter_map(|(_, cached)| cached.owner.clone())
             .collect();
         let new = self
             .objects
             .iter()
             .filter(|(name, _)| !before.contains_key(*name));
-        owners.extend(new.filter_map(|(_, known)| known.owner.clone()));
+        owners.extend(new.filter_map(|(_, cached)| cached.owner.clone()));
         owners
     }
 }
 
-impl<K> Known<K> {
+impl<K> CachedObject<K> {
     fn of(object: &Metadata, owner: fn(&Metadata) -> Option<K>) -> Self {
         Self {
             version: object.resource_version().unwrap_or_default(),
@@ -339,8 +340,8 @@ mod tests {
         let watches = Watches::new(script.cluster(), "owner".to_owned(), owner, |_| {}).at_most(2);
         let id = |namespace: &str| ObjectId::of::<ConfigMap>(Some(namespace), "web").unwrap();
         let is_watched = |namespace: &str| {
-            let places = watches.lock();
-            places.contains_key(&Place::of(&id(namespace)))
+            let scopes = watches.lock();
+            scopes.contains_key(&Scope::of(&id(namespace)))
         };
         watches.follow(&"one".to_owned(), [id("a"), id("b"), id("c")].iter());
         assert!(is_watched("a") && is_watched("b") && !is_watched("c"));
@@ -354,27 +355,27 @@ mod tests {
 
     #[test]
     fn only_changes_are_reported() {
-        let mut seen = Seen::default();
-        assert!(seen.take(Event::Init, owner).is_empty());
-        assert!(seen.take(Event::InitApply(object("1")), owner).is_empty());
-        assert!(!seen.complete);
-        assert_eq!(seen.take(Event::InitDone, owner), shop());
-        assert!(seen.complete);
-        assert!(seen.take(Event::Apply(object("1")), owner).is_empty());
-        assert_eq!(seen.take(Event::Apply(object("2")), owner), shop());
-        assert_eq!(seen.take(Event::Delete(object("3")), owner), shop());
-        assert!(seen.objects.is_empty());
+        let mut state = WatchState::default();
+        assert!(state.take(Event::Init, owner).is_empty());
+        assert!(state.take(Event::InitApply(object("1")), owner).is_empty());
+        assert!(!state.complete);
+        assert_eq!(state.take(Event::InitDone, owner), shop());
+        assert!(state.complete);
+        assert!(state.take(Event::Apply(object("1")), owner).is_empty());
+        assert_eq!(state.take(Event::Apply(object("2")), owner), shop());
+        assert_eq!(state.take(Event::Delete(object("3")), owner), shop());
+        assert!(state.objects.is_empty());
     }
 
     #[test]
     fn a_second_list_reports_changes_and_deletions_since_the_first() {
-        let mut seen = Seen::default();
+        let mut state = WatchState::default();
         let mut list = |objects: &[&str]| {
-            let mut news = seen.take(Event::Init, owner);
+            let mut news = state.take(Event::Init, owner);
             for version in objects {
-                news.extend(seen.take(Event::InitApply(object(version)), owner));
+                news.extend(state.take(Event::InitApply(object(version)), owner));
             }
-            news.extend(seen.take(Event::InitDone, owner));
+            news.extend(state.take(Event::InitDone, owner));
             news
         };
         assert_eq!(list(&["1"]), shop());

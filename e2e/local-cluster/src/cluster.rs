@@ -23,7 +23,7 @@ use crate::{
     packages, parts,
     process::output,
     registry,
-    state::{NodeRecord, Size, State, unique_suffix},
+    state::{NodeRecord, Size, StateFolder, unique_suffix},
     wait,
 };
 
@@ -83,7 +83,7 @@ impl Cluster {
         plane.phase("containerd with images", started);
         plane.await_api_server()?;
         plane.phase("API server ready", started);
-        plane.launch_controllers(nodes[0].place(), true)?;
+        plane.launch_controllers(nodes[0].location(), true)?;
 
         let control_group = format!("kco-{}", unique_suffix());
         plane.home.write("control-group", &control_group)?;
@@ -110,7 +110,7 @@ impl Cluster {
     /// # Errors
     /// When there is none of that name, it is not ready, or it has no nodes.
     pub fn open(name: &str) -> Result<Self> {
-        let plane = ControlPlane::open_in(&State::of_user()?, name)?;
+        let plane = ControlPlane::open_in(&StateFolder::of_user()?, name)?;
         ensure!(
             plane.record().size == Size::Cluster,
             "{name} is a control plane; it has no nodes"
@@ -226,7 +226,7 @@ fn launch(
     let first = &nodes[0];
     let address = addresses.node(1);
     let site = Site {
-        place: first.place(),
+        location: first.location(),
         address,
         ports: Ports {
             api_server: 6443,
@@ -257,7 +257,7 @@ fn start_registry(plane: &ControlPlane, node: &Node, address: Ipv4Addr) -> Resul
     plane.run(
         &parts::REGISTRY,
         "registry",
-        node.place(),
+        node.location(),
         vec!["serve".into(), config.display().to_string()],
         &registry::ENVIRONMENT,
     )

@@ -18,9 +18,9 @@ use crate::{
     audit::{self, Audit},
     certificates::{self, Authority, Identity},
     parts::{self, Cache, Part},
-    process::{Place, Process, Program, Usage, output},
+    process::{Location, Process, Program, Usage, output},
     progress, registry,
-    state::{Home, Record, Size, State},
+    state::{Home, Record, Size, StateFolder},
     wait,
 };
 
@@ -32,7 +32,7 @@ pub struct Options {
     /// How many nodes a cluster has: 1 to 4, 0 is 1. A control plane has none.
     pub nodes: usize,
     /// Where it is recorded; if not set, where `local-cluster status` finds it.
-    pub state: Option<State>,
+    pub state: Option<StateFolder>,
     /// Whether a cluster's nodes enforce `NetworkPolicies`, by kube-router. Needs [`packages::NETWORK_POLICIES`].
     ///
     /// [`packages::NETWORK_POLICIES`]: crate::packages::NETWORK_POLICIES
@@ -53,7 +53,7 @@ pub struct Options {
 pub struct ControlPlane {
     pub(crate) home: Home,
     pub(crate) cache: Cache,
-    state: State,
+    state: StateFolder,
     processes: Mutex<Vec<Process>>,
     phases: Vec<(String, Duration)>,
     floor: bool,
@@ -62,7 +62,7 @@ pub struct ControlPlane {
 /// The addresses of a control plane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) address: Ipv4Addr,
     pub(crate) ports: Ports,
     /// The first address of the range is the API server's own Service.
@@ -140,7 +140,7 @@ impl ControlPlane {
         let started = Instant::now();
         let (ports, reserved) = free_ports()?;
         let site = Site {
-            place: Place::Host,
+            location: Location::Host,
             address: Ipv4Addr::LOCALHOST,
             ports,
             services,
@@ -151,7 +151,7 @@ impl ControlPlane {
         this.launch(&site, options.api_server_arguments)?;
         this.await_api_server()?;
         this.phase("API server ready", started);
-        this.launch_controllers(site.place, site.has_nodes)?;
+        this.launch_controllers(site.location, site.has_nodes)?;
         this.await_default_service_account()?;
         this.phase("default ServiceAccount", started);
         this.declare_ready()?;
@@ -163,10 +163,10 @@ impl ControlPlane {
     /// # Errors
     /// When there is none of that name, or it is not ready.
     pub fn open(name: &str) -> Result<Self> {
-        Self::open_in(&State::of_user()?, name)
+        Self::open_in(&StateFolder::of_user()?, name)
     }
 
-    pub(crate) fn open_in(state: &State, name: &str) -> Result<Self> {
+    pub(crate) fn open_in(state: &StateFolder, name: &str) -> Result<Self> {
         Ok(Self {
             home: state.open(name)?,
             state: state.clone(),
@@ -202,7 +202,7 @@ impl ControlPlane {
         }
         let state = match &options.state {
             Some(state) => state.clone(),
-            None => State::of_user()?,
+            None => StateFolder::of_user()?,
         };
         let home = state.create(options.name.as_deref(), size)?;
         fs::create_dir(home.path("bin"))?;
@@ -254,13 +254,13 @@ impl ControlPlane {
 
     /// Starts etcd and the API server, which waits for it.
     pub(crate) fn launch(&self, site: &Site, api_server_arguments: Vec<String>) -> Result<()> {
-        self.run(&parts::ETCD, "etcd", site.place, self.etcd(site), &[])?;
+        self.run(&parts::ETCD, "etcd", site.location, self.etcd(site), &[])?;
         let mut arguments = self.api_server_flags(site)?;
         arguments.extend(api_server_arguments);
         self.run(
             self.chosen(&parts::KUBE_APISERVER),
             "kube-apiserver",
-            site.place,
+            site.location,
             arguments,
             &[],
         )?;
@@ -269,11 +269,11 @@ impl ControlPlane {
 
     /// Starts the programs that need a ready API server. They wait for one themselves, but not for long: the controller
     /// manager exits if its roles do not exist after ten seconds.
-    pub(crate) fn launch_controllers(&self, place: Place, has_nodes: bool) -> Result<()> {
+    pub(crate) fn launch_controllers(&self, location: Location, has_nodes: bool) -> Result<()> {
         self.run(
             self.chosen(&parts::KUBE_CONTROLLER_MANAGER),
             "kube-controller-manager",
-            place,
+            location,
             self.controller_manager(has_nodes),
             &[],
         )?;
@@ -281,7 +281,7 @@ impl ControlPlane {
             self.run(
                 &parts::KUBE_SCHEDULER,
                 "kube-scheduler",
-                place,
+                location,
                 vec![
                     self.flag("kubeconfig", "pki/scheduler.kubeconfig"),
                     "--leader-elect=false".into(),
@@ -377,7 +377,7 @@ impl ControlPlane {
         &self,
         part: &Part,
         name: &str,
-        place: Place,
+        location: Location,
         arguments: Vec<String>,
         environment: &[(&str, &str)],
     ) -> Result<()> {
@@ -389,7 +389,7 @@ impl ControlPlane {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
-            place,
+            location,
         };
         let process = Process::start(&self.home.folder, program)?;
         self.keep(process);
@@ -416,7 +416,7 @@ impl ControlPlane {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
-            place: Place::Host,
+            location: Location::Host,
         };
         self.keep(Process::start(&self.home.folder, program)?);
         Ok(())
@@ -451,7 +451,7 @@ impl ControlPlane {
         self.run(
             &parts::REGISTRY,
             name,
-            Place::Host,
+            Location::Host,
             arguments,
             &registry::ENVIRONMENT,
         )?;

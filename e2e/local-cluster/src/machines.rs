@@ -24,9 +24,9 @@ use crate::{
     node::{SYSTEM_PATH, is_prepared, make_control_group},
     packages,
     parts::{self, Cache},
-    process::{Identity, Place, Process, Program, output},
+    process::{Identity, Location, Process, Program, output},
     progress, registry,
-    state::{Home, NodeRecord, Size, State, unique_suffix},
+    state::{Home, NodeRecord, Size, StateFolder, unique_suffix},
     wait,
 };
 
@@ -37,7 +37,7 @@ const BOOT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Machines {
     home: Home,
-    state: State,
+    state: StateFolder,
     cache: Cache,
     addresses: Addresses,
     switch: Identity,
@@ -60,7 +60,7 @@ impl Machines {
     ///
     /// # Errors
     /// When this user is not root, a package is missing, or a program does not come up.
-    pub fn start(name: Option<&str>, state: State) -> Result<Self> {
+    pub fn start(name: Option<&str>, state: StateFolder) -> Result<Self> {
         ensure!(
             is_root()?,
             "machines need root, for their namespaces and containers"
@@ -103,7 +103,7 @@ impl Machines {
             path,
             arguments: vec!["serve".to_owned(), config.display().to_string()],
             environment: environment.into(),
-            place: Place::Node(self.switch),
+            location: Location::Node(self.switch),
         };
         let mut process = Process::start(&self.home.folder, program)?;
         wait::until("the registry", PATIENCE, || {
@@ -152,7 +152,7 @@ impl Machines {
             path: "unshare".into(),
             arguments,
             environment: Vec::new(),
-            place: Place::Host,
+            location: Location::Host,
         };
         let mut wrapper = Process::start(&self.home.folder, program)?;
         let init = first_process(&mut wrapper, "the namespaces of a machine")?;
@@ -195,7 +195,7 @@ impl Machines {
         let machine = self.running.get(&number);
         let machine = machine.with_context(|| format!("{} is off", name(number)))?;
         let program = Path::new(program.as_ref());
-        let [wrapper, line @ ..] = &Place::Node(machine.init).command_line(program)[..] else {
+        let [wrapper, line @ ..] = &Location::Node(machine.init).command_line(program)[..] else {
             unreachable!("a command line has a program");
         };
         let mut command = Command::new(wrapper);
@@ -340,7 +340,7 @@ fn start_switch(home: &Home, pause: &Path) -> Result<(Process, Identity)> {
         path: "unshare".into(),
         arguments,
         environment: Vec::new(),
-        place: Place::Host,
+        location: Location::Host,
     };
     let mut process = Process::start(&home.folder, program)?;
     let switch = first_process(&mut process, "the switch")?;

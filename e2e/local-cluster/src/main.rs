@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use local_cluster::{
     Cluster, ControlPlane, Options, mirror, packages, parts,
-    state::{Size, State},
+    state::{Size, StateFolder},
 };
 
 /// A real Kubernetes on this machine: up, down, and everything between.
@@ -186,7 +186,7 @@ fn describe(plane: &ControlPlane, out: &mut impl Write) -> Result<()> {
 }
 
 fn down(name: &str, all: bool, out: &mut impl Write) -> Result<()> {
-    let state = State::of_user()?;
+    let state = StateFolder::of_user()?;
     state.sweep()?;
     let names = if all {
         state.records()?.into_iter().map(|record| record.name).collect()
@@ -204,7 +204,7 @@ fn down(name: &str, all: bool, out: &mut impl Write) -> Result<()> {
 }
 
 fn status(out: &mut impl Write) -> Result<()> {
-    for record in State::of_user()?.records()? {
+    for record in StateFolder::of_user()?.records()? {
         let size = match record.size {
             Size::ControlPlane => "control plane".to_owned(),
             Size::Cluster => format!("cluster, {} node(s)", record.nodes.len()),

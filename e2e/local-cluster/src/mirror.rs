@@ -26,13 +26,13 @@ const READY: &str = include_str!("../parts/ready.txt");
 /// Where ready-made parts are.
 #[derive(Debug, Clone)]
 pub struct Mirror {
-    place: Place,
+    source: Source,
     /// Which programs are accepted.
     ready: &'static str,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Source {
     Folder(PathBuf),
     Url(String),
 }
@@ -47,12 +47,12 @@ impl Mirror {
 
     fn at(name: &str, ready: &'static str) -> Self {
         let is_url = name.starts_with("http://") || name.starts_with("https://");
-        let place = if is_url {
-            Place::Url(name.trim_end_matches('/').to_owned())
+        let source = if is_url {
+            Source::Url(name.trim_end_matches('/').to_owned())
         } else {
-            Place::Folder(name.into())
+            Source::Folder(name.into())
         };
-        Self { place, ready }
+        Self { source, ready }
     }
 
     /// Downloads the program of that name into a file.
@@ -61,12 +61,12 @@ impl Mirror {
     /// If it is not listed, does not exist, or has another digest. The file may have content then.
     pub(crate) fn take(&self, name: &str, file: &Path) -> Result<()> {
         let digest = listed(self.ready, name).with_context(|| format!("no digest is pinned for {name}"))?;
-        match &self.place {
-            Place::Folder(folder) => {
+        match &self.source {
+            Source::Folder(folder) => {
                 let source = folder.join(name);
                 fs::copy(&source, file).with_context(|| format!("could not copy {}", source.display()))?;
             }
-            Place::Url(url) => {
+            Source::Url(url) => {
                 let url = format!("{url}/{name}");
                 progress::line(format_args!("fetching {url}"));
                 let mut curl = Command::new("curl");

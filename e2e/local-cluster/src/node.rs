@@ -20,7 +20,7 @@ use crate::{
     dns,
     network::Addresses,
     packages, parts,
-    process::{Identity, Place, Process, Program, output},
+    process::{Identity, Location, Process, Program, output},
     registry,
     state::NodeRecord,
     wait,
@@ -72,7 +72,7 @@ impl Node {
                 ])
                 .collect(),
                 environment: Vec::new(),
-                place: Place::Host,
+                location: Location::Host,
             },
         )?;
         let init = wait::until("the namespaces of a node", Duration::from_secs(20), || {
@@ -90,8 +90,8 @@ impl Node {
         self.init
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place::Node(self.init)
+    pub(crate) fn location(&self) -> Location {
+        Location::Node(self.init)
     }
 
     pub(crate) fn record(&self, addresses: Addresses) -> NodeRecord {
@@ -124,7 +124,7 @@ impl Node {
         plane.run(
             &parts::CONTAINERD,
             &format!("{}/containerd", self.name()),
-            self.place(),
+            self.location(),
             vec!["--config".into(), path(&config)],
             // The shim and runc are found on the `PATH`.
             &[("PATH", &programs)],
@@ -179,7 +179,7 @@ impl Node {
         plane.run(
             &parts::KUBELET,
             &format!("{name}/kubelet"),
-            self.place(),
+            self.location(),
             vec![
                 format!("--config={}", path(&config)),
                 format!("--kubeconfig={}", path(&kubelet)),
@@ -192,7 +192,7 @@ impl Node {
         plane.run(
             &parts::KUBE_PROXY,
             &format!("{name}/kube-proxy"),
-            self.place(),
+            self.location(),
             vec![
                 format!("--kubeconfig={}", path(&proxy)),
                 format!("--hostname-override={name}"),
@@ -230,7 +230,7 @@ impl Node {
         plane.run(
             &parts::KUBE_ROUTER,
             &format!("{name}/kube-router"),
-            self.place(),
+            self.location(),
             vec![
                 format!("--kubeconfig={}", path(&kubeconfig)),
                 format!("--hostname-override={name}"),
@@ -305,7 +305,7 @@ pub(crate) fn import(plane: &ControlPlane, init: Identity, archive: &Path) -> Re
 
 /// containerd's own client, on the node, for the images and containers of Kubernetes.
 fn ctr(plane: &ControlPlane, init: Identity, arguments: &[&str]) -> Command {
-    let [wrapper, line @ ..] = &Place::Node(init).command_line(&plane.home.path("bin/ctr"))[..] else {
+    let [wrapper, line @ ..] = &Location::Node(init).command_line(&plane.home.path("bin/ctr"))[..] else {
         unreachable!("a command line has a program");
     };
     let mut command = Command::new(wrapper);

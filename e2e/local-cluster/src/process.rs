@@ -63,14 +63,14 @@ fn state_and_start(stat: &str) -> Option<(&str, u64)> {
 
 /// Where a program runs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// On the host, as any other process.
     Host,
     /// In the process, mount and network namespaces of the node with this first process.
     Node(Identity),
 }
 
-impl Place {
+impl Location {
     /// The command line that runs `program` there.
     pub(crate) fn command_line(self, program: &Path) -> Vec<String> {
         let program = program.display().to_string();
@@ -98,7 +98,7 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
 }
 
 /// Memory, threads and files of a program.
@@ -135,7 +135,7 @@ impl Process {
         let child = Command::new("sh")
             .args(["-c", include_str!("launch.sh"), "launch"])
             .arg(folder.join("processes"))
-            .args(program.place.command_line(&program.path))
+            .args(program.location.command_line(&program.path))
             .args(&program.arguments)
             .envs(program.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(folder)
@@ -188,8 +188,8 @@ impl Process {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
-        match (self.program.place, Identity::of(self.child.id())) {
-            (Place::Node(_), Some(wrapper)) => match wrapper.only_child() {
+        match (self.program.location, Identity::of(self.child.id())) {
+            (Location::Node(_), Some(wrapper)) => match wrapper.only_child() {
                 Some(program) => program.kill()?,
                 None => self.child.kill()?,
             },

@@ -69,11 +69,11 @@ const FAILURES_KEPT: usize = 10;
 
 /// The folder that holds the folders of all clusters of this user.
 #[derive(Debug, Clone)]
-pub struct State {
+pub struct StateFolder {
     folder: PathBuf,
 }
 
-impl State {
+impl StateFolder {
     /// `LOCAL_CLUSTER_STATE`, otherwise `kco/clusters` in the XDG state folder.
     ///
     /// # Errors
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn a_cluster_goes_with_its_owner() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::at(folder.path());
+        let state = StateFolder::at(folder.path());
         let mut home = state.create(Some("one"), Size::ControlPlane).unwrap();
         assert!(state.create(Some("one"), Size::ControlPlane).is_err());
         assert_eq!(state.records().unwrap().len(), 1);
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn a_disowned_cluster_stays_until_it_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::at(folder.path());
+        let state = StateFolder::at(folder.path());
         let mut home = state.create(Some("one"), Size::ControlPlane).unwrap();
         home.disown().unwrap();
         drop(home);
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn a_cluster_whose_owner_and_watchdog_are_gone_is_swept() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::at(folder.path());
+        let state = StateFolder::at(folder.path());
         let mut home = state.create(Some("one"), Size::ControlPlane).unwrap();
         home.disown().unwrap();
         let mut owner = Command::new("sleep").arg("1000").spawn().unwrap();

@@ -17,7 +17,7 @@ use std::{
 
 use local_cluster::{
     Cluster, ControlPlane, Machines, Options, output,
-    state::{Size, State},
+    state::{Size, StateFolder},
     wait,
 };
 
@@ -39,7 +39,7 @@ impl Field {
     fn options(&self) -> Options {
         Options {
             name: Some("one".into()),
-            state: Some(State::at(self.folder.path())),
+            state: Some(StateFolder::at(self.folder.path())),
             ..Options::default()
         }
     }
@@ -102,7 +102,10 @@ impl Search {
             processes: BTreeSet::new(),
             cluster,
         };
-        let record = State::at(field.folder.path()).record("one").unwrap().unwrap();
+        let record = StateFolder::at(field.folder.path())
+            .record("one")
+            .unwrap()
+            .unwrap();
         let namespaces: Vec<PathBuf> = record
             .nodes
             .iter()
@@ -221,7 +224,7 @@ fn signal(name: &str, pid: u32) {
 fn an_owner_that_others_end() {
     let options = Options {
         name: Some("one".into()),
-        state: Some(State::at(env::var_os(FOLDER).unwrap())),
+        state: Some(StateFolder::at(env::var_os(FOLDER).unwrap())),
         ..Options::default()
     };
     match env::var(SIZE).unwrap().as_str() {

@@ -331,7 +331,7 @@ fn composition(site: &Site) -> Result<Value> {
 
 fn down(cluster: Kind) -> Result<()> {
     if cluster == Kind::Local {
-        let clusters = local_cluster::state::State::of_user()?;
+        let clusters = local_cluster::state::StateFolder::of_user()?;
         for name in [&[CLUSTER, bootstrap::DEMO][..], &multicluster::demo::NAMES].concat() {
             clusters.remove(name)?;
         }

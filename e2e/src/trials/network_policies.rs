@@ -151,12 +151,12 @@ fn define(scenario: &Scenario, name: &str) -> Result<()> {
 #[derive(Debug, Clone)]
 struct Peer {
     name: &'static str,
-    place: Place,
+    network: Network,
 }
 
 /// Whose network a connection is opened from.
 #[derive(Debug, Clone)]
-enum Place {
+enum Network {
     /// This machine's, which is not part of the cluster.
     Host,
     /// A node's, by its name.
@@ -213,7 +213,7 @@ impl Trial {
             let address = text(&pod["status"]["podIP"])?;
             Ok(Peer {
                 name,
-                place: Place::Pod(address),
+                network: Network::Pod(address),
             })
         };
         let near = peer(
@@ -372,7 +372,7 @@ impl Trial {
         };
         let controller = Peer {
             name: "the controller",
-            place: Place::Pod(controller),
+            network: Network::Pod(controller),
         };
         let stranger = Self::stranger_peer();
         let mut connections = paired(
@@ -435,14 +435,14 @@ impl Trial {
     fn api_server_peer() -> Peer {
         Peer {
             name: "the API server's address",
-            place: Place::Node(API_SERVER_NODE),
+            network: Network::Node(API_SERVER_NODE),
         }
     }
 
     fn stranger_peer() -> Peer {
         Peer {
             name: "a machine outside of the cluster",
-            place: Place::Host,
+            network: Network::Host,
         }
     }
 
@@ -502,7 +502,7 @@ impl Trial {
             8081,
         );
         let controller_figures = target("the controller's figures", &controller_pod, 8080);
-        let Place::Pod(web) = &self.far.place else {
+        let Network::Pod(web) = &self.far.network else {
             bail!("a tenant's pod has no address");
         };
         let web = target("a tenant's web server", web, 8080);
@@ -518,19 +518,19 @@ impl Trial {
 
         let provider = Peer {
             name: "core-provider",
-            place: Place::Pod(self.pod(&of_component("core-provider"))?),
+            network: Network::Pod(self.pod(&of_component("core-provider"))?),
         };
         let controller = Peer {
             name: "the controller",
-            place: Place::Pod(controller_pod),
+            network: Network::Pod(controller_pod),
         };
         let inspector_peer = Peer {
             name: "chart-inspector",
-            place: Place::Pod(inspector_pod),
+            network: Network::Pod(inspector_pod),
         };
         let node = Peer {
             name: "the node of the programs",
-            place: Place::Node(PROGRAMS_NODE),
+            network: Network::Node(PROGRAMS_NODE),
         };
         let (api_server, stranger) = (Self::api_server_peer(), Self::stranger_peer());
 
@@ -636,18 +636,18 @@ impl Trial {
         curl.extend(["--connect-timeout", "3", "--max-time", "5"]);
         let url = format!("http://{}/", to.address);
         curl.extend(["--write-out", "%{num_connects}", &url]);
-        let mut command = match &from.place {
-            Place::Host => {
+        let mut command = match &from.network {
+            Network::Host => {
                 let mut command = Command::new(curl[0]);
                 command.args(&curl[1..]);
                 command
             }
-            Place::Node(name) => {
+            Network::Node(name) => {
                 let cluster = self.scenario.cluster();
                 let node = cluster.nodes().iter().find(|node| node.name == *name);
                 cluster.exec_in_node(node.with_context(|| format!("there is no {name}"))?, &curl)
             }
-            Place::Pod(address) => {
+            Network::Pod(address) => {
                 let mut command = Command::new("nsenter");
                 command
                     .arg(format!("--net={}", network_of(address)?))

@@ -14,8 +14,8 @@ use helm_client::release::Releases;
 use helm_client::release::drift::DriftedObject;
 use k8s_openapi::api::core::v1::Namespace;
 
-use super::fetched::{Fetched, Found, FoundRelease, Going};
-use super::intention::{Intention, Wanted};
+use super::fetched::{CompositionState, Fetched, FoundRelease, Going};
+use super::intention::{Intention, TargetRelease};
 
 /// What a pass observed.
 pub(in crate::composition) struct Observed {
@@ -25,7 +25,7 @@ pub(in crate::composition) struct Observed {
     /// The client for releases, set up for this composition.
     pub(in crate::composition) releases: Releases,
     /// What the release should be; `None` while deleting.
-    pub(in crate::composition) wanted: Option<Wanted>,
+    pub(in crate::composition) target: Option<TargetRelease>,
     /// The release's records; `None` when they may not be read yet.
     pub(in crate::composition) records: Option<records::Observed>,
     /// The objects of the deployed revision, and their health.
@@ -46,13 +46,13 @@ pub(super) fn derive(composition: &Composition, fetched: Fetched, growth: Growth
     let Fetched {
         release_name,
         releases,
-        found,
+        state,
     } = fetched;
     let nothing = Observed {
         facts: of_nothing(),
         release_name,
         releases,
-        wanted: None,
+        target: None,
         records: None,
         objects: Vec::new(),
         drifted: Vec::new(),
@@ -60,17 +60,17 @@ pub(super) fn derive(composition: &Composition, fetched: Fetched, growth: Growth
         outlying: Vec::new(),
         ignored_name: None,
     };
-    match found {
-        Found::Nothing => nothing,
-        Found::OfAnother(why) => Observed {
+    match state {
+        CompositionState::Paused => nothing,
+        CompositionState::OfAnother(why) => Observed {
             facts: plan::Observed {
                 release: Release::Foreign(why),
                 ..of_nothing()
             },
             ..nothing
         },
-        Found::Going(going) => going.added_to(nothing, composition),
-        Found::Release(release) => release.added_to(nothing, growth),
+        CompositionState::Going(going) => going.added_to(nothing, composition),
+        CompositionState::Release(release) => release.added_to(nothing, growth),
     }
 }
 
@@ -118,7 +118,7 @@ impl Going {
 impl FoundRelease {
     fn added_to(self, nothing: Observed, growth: Growth) -> Observed {
         let Self {
-            given,
+            offered,
             intention,
             roles,
             rights,
@@ -143,7 +143,7 @@ impl FoundRelease {
         Observed {
             facts: plan::Observed {
                 definition: intention.as_ref().and_then(|it| it.definition.clone()),
-                named: given.name,
+                named: offered.name,
                 rights,
                 growth,
                 outside,
@@ -151,13 +151,13 @@ impl FoundRelease {
                 namespace: NamespacePhase::Active,
                 unrecorded: outlying.iter().map(ToString::to_string).collect(),
             },
-            wanted: intention.and_then(|intention| intention.wanted(&objects)),
+            target: intention.and_then(|intention| intention.target(&objects)),
             records,
             objects,
             drifted,
             retry_in: standing.retry_in,
             outlying,
-            ignored_name: given.ignored,
+            ignored_name: offered.ignored,
             ..nothing
         }
     }
@@ -228,7 +228,7 @@ fn is_removed(composition: &Composition) -> bool {
 mod tests {
     use api::annotations;
     use cluster::scripted::Script;
-    use composition::{Account, Given};
+    use composition::{Account, OfferedName};
     use helm_client::release::Options;
     use inspection::Standing;
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -268,11 +268,11 @@ mod tests {
         }
     }
 
-    fn derived(composition: &Composition, found: Found) -> Observed {
+    fn derived(composition: &Composition, state: CompositionState) -> Observed {
         let fetched = Fetched {
             release_name: ReleaseName::new("web").unwrap(),
             releases: releases(),
-            found,
+            state,
         };
         derive(composition, fetched, Growth::Approved)
     }
@@ -289,11 +289,14 @@ mod tests {
     #[tokio::test]
     async fn a_paused_or_foreign_release_gives_the_plan_no_other_facts() {
         let foreign = "role \"a\" belongs to the release of another composition";
-        for (found, release) in [
-            (Found::Nothing, Release::Unreadable),
-            (Found::OfAnother(foreign.into()), Release::Foreign(foreign.into())),
+        for (state, release) in [
+            (CompositionState::Paused, Release::Unreadable),
+            (
+                CompositionState::OfAnother(foreign.into()),
+                Release::Foreign(foreign.into()),
+            ),
         ] {
-            let facts = derived(&composition(), found).facts;
+            let facts = derived(&composition(), state).facts;
             assert_eq!(
                 facts,
                 plan::Observed {
@@ -323,7 +326,7 @@ mod tests {
                 granted: granted.clone(),
                 outlying: found.map(<[_]>::to_vec),
             };
-            let observed = derived(&composition(), Found::Going(Box::new(going)));
+            let observed = derived(&composition(), CompositionState::Going(Box::new(going)));
             let facts = plan::Observed {
                 rights: Rights { needed, granted },
                 namespace: NamespacePhase::Terminating(described(expected)),
@@ -336,7 +339,7 @@ mod tests {
 
     fn found(release: Release, rights: Rights, in_roles: &[ObjectId]) -> FoundRelease {
         FoundRelease {
-            given: Given::default(),
+            offered: OfferedName::default(),
             intention: None,
             roles: roles("cdc"),
             rights,
@@ -367,7 +370,7 @@ mod tests {
             (foreign(), &both, &both, ours()),
         ] {
             let release_found = found(release.clone(), in_place(theirs()), in_roles);
-            let observed = derived(&composition(), Found::Release(Box::new(release_found)));
+            let observed = derived(&composition(), CompositionState::Release(Box::new(release_found)));
             let facts = plan::Observed {
                 rights: Rights {
                     needed,
@@ -386,17 +389,17 @@ mod tests {
     #[tokio::test]
     async fn a_release_name_that_the_definition_gives_or_ignores_is_passed_on() {
         let mut release = found(Release::InSync, Rights::default(), &[]);
-        release.given.name = Some("given".into());
+        release.offered.name = Some("given".into());
         assert_eq!(
-            derived(&composition(), Found::Release(Box::new(release)))
+            derived(&composition(), CompositionState::Release(Box::new(release)))
                 .facts
                 .named
                 .as_deref(),
             Some("given")
         );
         let mut release = found(Release::InSync, Rights::default(), &[]);
-        release.given.ignored = Some("it governs two".into());
-        let observed = derived(&composition(), Found::Release(Box::new(release)));
+        release.offered.ignored = Some("it governs two".into());
+        let observed = derived(&composition(), CompositionState::Release(Box::new(release)));
         assert_eq!(observed.ignored_name.as_deref(), Some("it governs two"));
         assert_eq!(observed.facts.named, None);
     }

@@ -9,7 +9,7 @@ use cluster::{Cluster, ObjectId};
 use composition::bound::Outside;
 use composition::permissions::Grant;
 use composition::plan::{self, Release, Rights};
-use composition::{Given, ReleaseName};
+use composition::{OfferedName, ReleaseName};
 use helm_client::records;
 use helm_client::release::Releases;
 use helm_client::rendering::Leniency;
@@ -18,7 +18,7 @@ use runtime::queue::Queue;
 
 use super::derive;
 use super::error::Error;
-use super::fetched::{Fetched, Found, FoundRelease, Going};
+use super::fetched::{CompositionState, Fetched, FoundRelease, Going};
 use super::grants::{Roles, reach};
 use super::intention::{Intention, intention};
 use super::objects::look;
@@ -38,14 +38,14 @@ pub(super) async fn fetch(
     ctx: &Context,
 ) -> Result<Fetched, Error> {
     let namespace = ctx.namespace.as_deref();
-    let given = naming::given(composition, &ctx.origin, &ctx.resource, namespace, &ctx.cluster).await?;
-    let name = given.name.as_deref();
+    let offered = naming::offered(composition, &ctx.origin, &ctx.resource, namespace, &ctx.cluster).await?;
+    let name = offered.name.as_deref();
     let release_name = ReleaseName::of(composition, name, ctx.safe_release_name)?;
     if plan::paused(composition).is_some() {
         return Ok(Fetched {
             release_name,
             releases: ctx.releases.clone(),
-            found: Found::Nothing,
+            state: CompositionState::Paused,
         });
     }
     let is_unique = ReleaseName::is_of_uid(composition, name, ctx.safe_release_name);
@@ -55,35 +55,35 @@ pub(super) async fn fetch(
         // The records that the last turn left are too old to act on: read again.
         begun = Box::pin(begin(composition, &release_name, is_unique, memory, ctx)).await?;
     }
-    let Begun { releases, state } = begun;
-    let found = match state {
-        State::Ended(found) => found,
-        State::Release(reading) => {
+    let Begun { releases, progress } = begun;
+    let state = match progress {
+        Progress::Ended(state) => state,
+        Progress::Release(reading) => {
             let release = ReleaseOf {
                 composition,
                 name: &release_name,
                 releases: &releases,
             };
-            let rest = Box::pin(finish(release, given, *reading, memory, ctx));
-            Found::Release(Box::new(rest.await?))
+            let rest = Box::pin(finish(release, offered, *reading, memory, ctx));
+            CompositionState::Release(Box::new(rest.await?))
         }
     };
     Ok(Fetched {
         release_name,
         releases,
-        found,
+        state,
     })
 }
 
 /// A composition, read until the state of its release is known.
 struct Begun {
     releases: Releases,
-    state: State,
+    progress: Progress,
 }
 
-enum State {
+enum Progress {
     /// There is nothing more to read.
-    Ended(Found),
+    Ended(CompositionState),
     Release(Box<Reading>),
 }
 
@@ -100,9 +100,9 @@ struct Reading {
 
 impl Begun {
     fn has_something_to_do(&self) -> bool {
-        match &self.state {
-            State::Ended(_) => false,
-            State::Release(reading) => {
+        match &self.progress {
+            Progress::Ended(_) => false,
+            Progress::Release(reading) => {
                 !reading.rights.are_in_place() || reading.standing.release != Release::InSync
             }
         }
@@ -165,8 +165,8 @@ async fn begin(
     let granted = match granted {
         // Objects that another composition has under this name are not ours to remove.
         Err(Error::Granted(foreign @ GrantsError::Foreign { .. })) if composition.deleting => {
-            let state = State::Ended(Found::OfAnother(foreign.to_string()));
-            return Ok(Begun { releases, state });
+            let progress = Progress::Ended(CompositionState::OfAnother(foreign.to_string()));
+            return Ok(Begun { releases, progress });
         }
         granted => memory.granted.insert(granted?).clone(),
     };
@@ -179,8 +179,8 @@ async fn begin(
     {
         let (objects, granted) = (stored.objects, rights.granted);
         let going = outside_namespace(composition, roles, objects, granted, memory, bound, &ctx.cluster);
-        let state = State::Ended(Found::Going(Box::new(going.await?)));
-        return Ok(Begun { releases, state });
+        let progress = Progress::Ended(CompositionState::Going(Box::new(going.await?)));
+        return Ok(Begun { releases, progress });
     }
     let standing = standing(release, &stored.touched, intention.as_ref(), &mut held, ctx);
     let standing = Box::pin(standing).await?;
@@ -194,14 +194,14 @@ async fn begin(
     };
     Ok(Begun {
         releases,
-        state: State::Release(Box::new(reading)),
+        progress: Progress::Release(Box::new(reading)),
     })
 }
 
 /// Reads the rest of what the plan needs for a release in this state.
 async fn finish(
     release: ReleaseOf<'_>,
-    given: Given,
+    offered: OfferedName,
     reading: Reading,
     memory: &mut Memory,
     ctx: &Context,
@@ -251,7 +251,7 @@ async fn finish(
         Vec::new()
     };
     Ok(FoundRelease {
-        given,
+        offered,
         intention,
         roles,
         rights,

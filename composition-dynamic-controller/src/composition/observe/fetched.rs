@@ -4,7 +4,7 @@ use cluster::{Health, ObjectId};
 use composition::bound::Outside;
 use composition::permissions::Grant;
 use composition::plan::Rights;
-use composition::{Given, ReleaseName};
+use composition::{OfferedName, ReleaseName};
 use helm_client::records;
 use helm_client::release::Releases;
 use helm_client::release::drift::DriftedObject;
@@ -18,13 +18,13 @@ pub(super) struct Fetched {
     pub(super) release_name: ReleaseName,
     /// The client for releases, set up for this composition.
     pub(super) releases: Releases,
-    pub(super) found: Found,
+    pub(super) state: CompositionState,
 }
 
-/// What was found.
-pub(super) enum Found {
+/// What was found of a composition.
+pub(super) enum CompositionState {
     /// The composition is paused: nothing was read.
-    Nothing,
+    Paused,
     /// The Roles for that release name belong to another composition; the text says which.
     OfAnother(String),
     /// The composition is being deleted with its namespace.
@@ -46,7 +46,7 @@ pub(super) struct Going {
 /// The release of a composition, and everything that was read with it.
 pub(super) struct FoundRelease {
     /// The release name that the definition gives, if any.
-    pub(super) given: Given,
+    pub(super) offered: OfferedName,
     /// What the release should be; none when the composition is being deleted.
     pub(super) intention: Option<Intention>,
     pub(super) roles: Roles,

@@ -21,7 +21,7 @@ use crate::compositions::Key;
 use crate::lookups::{Lookups, Moment};
 
 /// What the release should be.
-pub(in crate::composition) struct Wanted {
+pub(in crate::composition) struct TargetRelease {
     pub(in crate::composition) chart: Arc<LoadedChart>,
     pub(in crate::composition) desired: Desired,
     /// True when everything the chart looks up is watched, or compared with the objects of the release.
@@ -85,8 +85,8 @@ impl Answers {
 
 impl Intention {
     /// What the release should be; `objects` are its current objects.
-    pub(super) fn wanted(self, objects: &[(ObjectId, Health)]) -> Option<Wanted> {
-        Some(Wanted {
+    pub(super) fn target(self, objects: &[(ObjectId, Health)]) -> Option<TargetRelease> {
+        Some(TargetRelease {
             chart: self.chart,
             desired: self.desired?,
             is_followed: self.looks_up.are_known(objects),

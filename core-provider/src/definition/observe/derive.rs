@@ -10,8 +10,8 @@ use kube::ResourceExt as _;
 
 use super::error::Error;
 use super::observed::{
-    Former, FormerController, FormerType, Holder, Idle, Locked, MadeType, Neighbours, Outdated, Source,
-    Wanted,
+    Active, Former, FormerController, FormerType, Holder, Idle, Locked, MadeType, Neighbours, Outdated,
+    Source,
 };
 use super::read::{Elsewhere, Read, ReadController, ReadType};
 use crate::definition::controllers::{Controller, Owner};
@@ -48,13 +48,13 @@ pub(super) fn source(definition: &CompositionDefinition, found: Resolution) -> R
 }
 
 /// The facts of a definition to apply.
-pub(super) fn wanted(
+pub(super) fn active(
     definition: &CompositionDefinition,
     source: Source,
     open: &Locked,
     webhooks: &Registration,
     read: Read,
-) -> Result<Wanted, Error> {
+) -> Result<Active, Error> {
     let Read {
         live,
         desired,
@@ -92,7 +92,7 @@ pub(super) fn wanted(
             )?)
         }
     };
-    Ok(Wanted {
+    Ok(Active {
         is_republished: is_republished(live.as_ref(), version, structural)?,
         previous: previous(definition, names, version),
         live,
@@ -444,7 +444,7 @@ mod tests {
         ObjectId::of::<ConfigMap>(Some("defs"), name).unwrap()
     }
 
-    fn facts(definition: &CompositionDefinition, read: Read) -> Wanted {
+    fn facts(definition: &CompositionDefinition, read: Read) -> Active {
         let nowhere = Registration {
             address: Address::Nowhere,
             bundle: watch::channel(String::new()).1,
@@ -458,7 +458,7 @@ mod tests {
             }],
             needed: Vec::new(),
         };
-        wanted(definition, fixtures::source("1.1.0"), &open, &nowhere, read).unwrap()
+        active(definition, fixtures::source("1.1.0"), &open, &nowhere, read).unwrap()
     }
 
     #[test]
@@ -548,8 +548,8 @@ mod tests {
         let holders = |version: &str| {
             let mut read = read();
             read.neighbours.others = vec![from("https://two.example", running("other", version))];
-            let wanted = facts(&from("https://one.example", named("web")), read);
-            let names = wanted.holders.into_iter().map(|holder| holder.name);
+            let active = facts(&from("https://one.example", named("web")), read);
+            let names = active.holders.into_iter().map(|holder| holder.name);
             names.collect::<Vec<_>>()
         };
         assert_eq!(holders("v1-1-0"), ["defs/other"]);

@@ -150,7 +150,7 @@ async fn barred(
 }
 
 /// Reads everything that the plan for this source needs.
-pub(super) async fn wanted(
+pub(super) async fn active(
     definition: &CompositionDefinition,
     source: &Source,
     from: Reader<'_>,

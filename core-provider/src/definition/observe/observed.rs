@@ -25,7 +25,7 @@ pub(crate) enum Observed {
     /// A Secret of another namespace does not allow its use, or no longer does.
     Barred(Barred),
     /// The definition has to be applied.
-    Wanted(Box<Wanted>),
+    Active(Box<Active>),
     /// The definition is being deleted. That needs neither the chart nor its registry.
     Leaving(Leaving),
 }
@@ -73,7 +73,7 @@ pub(crate) struct Source {
 }
 
 /// A definition to apply, and what exists of it.
-pub(crate) struct Wanted {
+pub(crate) struct Active {
     pub(crate) source: Source,
     /// The type in the API server.
     pub(crate) live: Option<CustomResourceDefinition>,

@@ -44,11 +44,11 @@ pub struct Transfer<'a> {
 }
 
 /// Asks a credential helper, by its name, for the login at a server; the error says what is wrong, without secrets.
-pub type CredentialHelper = fn(helper: &str, server: &str) -> Result<Option<Kept>, String>;
+pub type CredentialHelper = fn(helper: &str, server: &str) -> Result<Option<StoredLogin>, String>;
 
 /// A login from a credential helper.
 #[derive(Debug, Clone)]
-pub enum Kept {
+pub enum StoredLogin {
     /// A user name and a password.
     Credentials(Credentials),
     /// A token that the registry's token service exchanges for one of a single repository.
@@ -148,8 +148,8 @@ impl Access {
         };
         match ask(&helper, docker_config::server(&host)) {
             Ok(kept) => Ok(kept.map(|kept| match kept {
-                Kept::Credentials(credentials) => Login::Basic(credentials),
-                Kept::IdentityToken(token) => Login::Identity(token),
+                StoredLogin::Credentials(credentials) => Login::Basic(credentials),
+                StoredLogin::IdentityToken(token) => Login::Identity(token),
             })),
             Err(reason) => Err(Error::HelperFailed { host, helper, reason }),
         }

@@ -74,12 +74,12 @@ pub(super) fn token_form(service: Option<&str>, scope: &str, identity: &Password
 /// The token in the answer of a token service.
 pub(super) fn token(body: &[u8]) -> Option<Password> {
     #[derive(Deserialize)]
-    struct Given {
+    struct TokenResponse {
         token: Option<String>,
         access_token: Option<String>,
     }
-    let given: Given = serde_json::from_slice(body).ok()?;
-    let mut tokens = given.token.into_iter().chain(given.access_token);
+    let response: TokenResponse = serde_json::from_slice(body).ok()?;
+    let mut tokens = response.token.into_iter().chain(response.access_token);
     tokens.find(|token| !token.is_empty()).map(Password::new)
 }
 

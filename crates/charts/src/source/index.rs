@@ -326,7 +326,7 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::versions::Wanted;
+    use super::super::versions::VersionReq;
     use super::*;
 
     const INDEX: &str = r#"
@@ -348,7 +348,7 @@ entries:
         Repository {
             root: Url::parse("https://host/charts/?token=t").unwrap(),
             chart: chart.to_owned(),
-            version: Wanted::parse(version.map(str::to_owned)),
+            version: VersionReq::parse(version.map(str::to_owned)),
         }
     }
 

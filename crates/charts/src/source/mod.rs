@@ -32,7 +32,8 @@ use jiff::Timestamp;
 use url::Url;
 
 pub use access::{
-    Access, CaBundle, ClientCert, CredentialHelper, InvalidPem, Kept, Transfer, Trust, Verify, Watcher,
+    Access, CaBundle, ClientCert, CredentialHelper, InvalidPem, StoredLogin, Transfer, Trust, Verify,
+    Watcher,
 };
 pub use cosign::{CosignKey, InvalidCosignKey};
 pub use credentials::{Credentials, Password};
@@ -46,7 +47,7 @@ pub use reference::{ChartRef, InvalidRef, shown};
 
 use http::{Limit, Validators};
 use reference::{Image, Location};
-use repository::Found;
+use repository::Revalidation;
 
 /// A fetched chart: the gzipped tar archive as its publisher made it, not yet unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,8 +187,8 @@ pub async fn fetch_unless_known<T>(
                 let source = repository::Source::of_repository(chart, repository, access, limits)?;
                 let found = source.resolve(repository, chart.digest(), previous).await?;
                 let fetched = match found {
-                    Found::Same(resolved, known) => Fetched::Known(resolved, known),
-                    Found::New(resolved) => match known(&resolved) {
+                    Revalidation::Same(resolved, known) => Fetched::Known(resolved, known),
+                    Revalidation::New(resolved) => match known(&resolved) {
                         Some(known) => Fetched::Known(resolved, known),
                         None => Fetched::Archive(Archive::new(source.download(&resolved).await?, resolved)),
                     },
@@ -197,8 +198,8 @@ pub async fn fetch_unless_known<T>(
             Location::Archive(url) => {
                 let source = repository::Source::of_archive(chart, url, access, limits)?;
                 let fetched = match source.fetch(previous).await? {
-                    Found::Same(resolved, known) => Fetched::Known(resolved, known),
-                    Found::New((resolved, bytes)) => Fetched::Archive(Archive::new(bytes, resolved)),
+                    Revalidation::Same(resolved, known) => Fetched::Known(resolved, known),
+                    Revalidation::New((resolved, bytes)) => Fetched::Archive(Archive::new(bytes, resolved)),
                 };
                 checked(&source, chart, access, fetched).await
             }
@@ -272,7 +273,7 @@ pub async fn resolve(chart: &ChartRef, access: &Access, limits: Limits) -> Resul
                 let source = repository::Source::of_repository(chart, repository, access, limits)?;
                 let nothing: Option<(&Resolved, ())> = None;
                 match source.resolve(repository, chart.digest(), nothing).await? {
-                    Found::New(resolved) | Found::Same(resolved, ()) => Ok(Some(resolved)),
+                    Revalidation::New(resolved) | Revalidation::Same(resolved, ()) => Ok(Some(resolved)),
                 }
             }
             Location::Archive(_) => Ok(None),

@@ -8,7 +8,7 @@ use super::error::{Purpose, Request};
 use super::http::Http;
 use super::reference::{Image, Tag};
 use super::registry::{self, Descriptor, Manifest, Registry};
-use super::versions::{self, Wanted};
+use super::versions::{self, VersionReq};
 use super::{Access, ChartRef, Error, Limits, Resolved, provenance};
 
 /// The layer type that Helm writes, and the one that early versions of it wrote.
@@ -63,8 +63,8 @@ impl<'a> Source<'a> {
     pub(super) async fn resolve(&self, pinned: Option<&str>) -> Result<(Resolved, Artifact), Error> {
         let (reference, version) = match &self.image.tag {
             Tag::Exact(tag) => (tag.clone(), Some(version(tag))),
-            Tag::Choice(wanted) => {
-                let tag = self.choose(wanted).await?;
+            Tag::Choice(req) => {
+                let tag = self.choose(req).await?;
                 let version = version(&tag);
                 (tag, Some(version))
             }
@@ -255,7 +255,7 @@ impl<'a> Source<'a> {
     }
 
     /// Lists the tags and picks the wanted one. As in Helm, only tags that are exact versions count.
-    async fn choose(&self, wanted: &Wanted) -> Result<String, Error> {
+    async fn choose(&self, req: &VersionReq) -> Result<String, Error> {
         let mut request = self.request("tags");
         request.path.clone_from(&self.image.repository);
         request.missing = "there is no such chart; check url and repo";
@@ -266,12 +266,12 @@ impl<'a> Source<'a> {
             .filter(|version| Version::parse_strict(version).is_ok())
             .collect();
         let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-        match wanted.choose(&versions) {
+        match req.choose(&versions) {
             Some(position) => Ok(tag(versions[position])),
             None => Err(Error::NoSuchTag {
                 host: self.image.registry.clone(),
                 chart: self.image.repository.clone(),
-                version: wanted.shown(),
+                version: req.shown(),
                 newest: versions::newest(&versions),
             }),
         }

@@ -488,7 +488,7 @@ enum Numbers {
 
 /// The position of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     Packet,
     /// Inside another signature. Signatures embedded in these are ignored: otherwise a sender could nest them
     /// arbitrarily deep.
@@ -505,10 +505,10 @@ enum Hash {
 impl Signature {
     /// `None` for other versions, kinds of keys and hashes, and when a critical subpacket is not understood.
     fn parse(body: &[u8]) -> Option<Self> {
-        Self::parse_as(body, Place::Packet)
+        Self::parse_as(body, Position::Packet)
     }
 
-    fn parse_as(body: &[u8], place: Place) -> Option<Self> {
+    fn parse_as(body: &[u8], position: Position) -> Option<Self> {
         let (&[4, kind, algorithm, hash, high, low], rest) = body.split_first_chunk()? else {
             return None;
         };
@@ -539,13 +539,13 @@ impl Signature {
             embedded: Vec::new(),
             value: Numbers::of(algorithm, material)?,
         };
-        signature.read(hashed, true, place)?;
-        signature.read(unhashed, false, place)?;
+        signature.read(hashed, true, position)?;
+        signature.read(unhashed, false, position)?;
         (signature.created > 0).then_some(signature)
     }
 
     /// Reads the subpackets. Of the unsigned ones, only hints and self-proving ones are used.
-    fn read(&mut self, mut bytes: &[u8], is_hashed: bool, place: Place) -> Option<()> {
+    fn read(&mut self, mut bytes: &[u8], is_hashed: bool, position: Position) -> Option<()> {
         while !bytes.is_empty() {
             let (length, rest) = length(bytes)?;
             let (&kind, content) = rest.get(..length)?.split_first()?;
@@ -558,8 +558,8 @@ impl Signature {
                 27 if is_hashed => self.flags = content.first().copied(),
                 16 => self.issuers.push(content.to_vec()),
                 33 => self.issuers.push(content.get(1..)?.to_vec()),
-                32 if place == Place::Packet => {
-                    self.embedded.extend(Self::parse_as(content, Place::Embedded));
+                32 if position == Position::Packet => {
+                    self.embedded.extend(Self::parse_as(content, Position::Embedded));
                 }
                 // Only advisory: preferences, features, names of servers and reasons.
                 4 | 7 | 11 | 21..=26 | 28..=30 | 34 | 39 => {}

@@ -9,7 +9,7 @@ use url::Url;
 use super::http::is_loopback;
 use super::oci;
 use super::registry::is_digest;
-use super::versions::Wanted;
+use super::versions::VersionReq;
 
 /// A validated chart reference: the `spec.chart` of a definition or the arguments of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) enum Tag {
     /// The one with this tag.
     Exact(String),
     /// The one whose tag is the wanted version.
-    Choice(Wanted),
+    Choice(VersionReq),
     /// The one whose manifest has this digest. A tag is only used for its name.
     Digest { digest: String, tag: Option<String> },
 }
@@ -59,7 +59,7 @@ pub(super) struct Repository {
     /// The folder with `index.yaml`; its path ends in a slash.
     pub(super) root: Url,
     pub(super) chart: String,
-    pub(super) version: Wanted,
+    pub(super) version: VersionReq,
 }
 
 /// An invalid chart reference, and what to write instead.
@@ -249,14 +249,14 @@ impl fmt::Display for Image {
         match &self.tag {
             Tag::Exact(tag) => f.write_str(&self.at(tag)),
             Tag::Digest { digest, .. } => f.write_str(&self.at(digest)),
-            Tag::Choice(Wanted::Newest) => write!(f, "oci://{}/{}", self.registry, self.repository),
-            Tag::Choice(wanted) => {
+            Tag::Choice(VersionReq::Newest) => write!(f, "oci://{}/{}", self.registry, self.repository),
+            Tag::Choice(version) => {
                 write!(
                     f,
                     "oci://{}/{} ({})",
                     self.registry,
                     self.repository,
-                    wanted.shown()
+                    version.shown()
                 )
             }
         }
@@ -386,14 +386,14 @@ fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> 
 
 /// As in Helm, a version is used as a tag without listing the tags; a range is matched against the list.
 fn wanted_tag(version: Option<String>) -> Result<Tag, InvalidRef> {
-    let wanted = Wanted::parse(version);
-    let Wanted::Given(version) = &wanted else {
-        return Ok(Tag::Choice(wanted));
+    let req = VersionReq::parse(version);
+    let VersionReq::Given(version) = &req else {
+        return Ok(Tag::Choice(req));
     };
     let tag = oci::tag(version);
     let is_range = Version::parse(version).is_err() && Constraint::parse(version).is_ok();
     if is_range {
-        Ok(Tag::Choice(wanted))
+        Ok(Tag::Choice(req))
     } else if is_tag(&tag) {
         Ok(Tag::Exact(tag))
     } else {
@@ -423,7 +423,7 @@ fn repository(
     Ok(Repository {
         root,
         chart,
-        version: Wanted::parse(version),
+        version: VersionReq::parse(version),
     })
 }
 

@@ -31,12 +31,12 @@ pub(super) struct Source {
     missing: &'static str,
 }
 
-/// What a host has.
+/// What a host has, compared with the previous content.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for each fetch, and it is taken apart at once"
 )]
-pub(super) enum Found<N, T> {
+pub(super) enum Revalidation<N, T> {
     /// The previous content, and what the caller has for it.
     Same(Resolved, T),
     /// New content.
@@ -91,7 +91,7 @@ impl Source {
         repository: &Repository,
         pinned: Option<&str>,
         previous: Option<(&Resolved, T)>,
-    ) -> Result<Found<Resolved, T>, Error> {
+    ) -> Result<Revalidation<Resolved, T>, Error> {
         let url = sibling(&self.root, "index.yaml");
         let request = self.request(&url, NOT_LISTED);
         let unless = previous
@@ -100,10 +100,10 @@ impl Source {
         let limit = self.http.limits.of_index();
         let answer = self.get(&url, INDEX, limit, unless, &request).await?;
         if let (StatusCode::NOT_MODIFIED, Some((resolved, known))) = (answer.status, previous) {
-            return Ok(Found::Same(resolved.clone(), known));
+            return Ok(Revalidation::Same(resolved.clone(), known));
         }
         let resolved = self.listed(&answer.body, repository, pinned)?;
-        Ok(Found::New(Resolved {
+        Ok(Revalidation::New(Resolved {
             validators: Some(Validators::of(&answer)),
             ..resolved
         }))
@@ -162,7 +162,7 @@ impl Source {
     pub(super) async fn fetch<T>(
         &self,
         previous: Option<(&Resolved, T)>,
-    ) -> Result<Found<(Resolved, Vec<u8>), T>, Error> {
+    ) -> Result<Revalidation<(Resolved, Vec<u8>), T>, Error> {
         let request = self.request(&self.root, self.missing);
         let unless = previous
             .as_ref()
@@ -177,7 +177,7 @@ impl Source {
             )
             .await?;
         if let (StatusCode::NOT_MODIFIED, Some((resolved, known))) = (answer.status, previous) {
-            return Ok(Found::Same(resolved.clone(), known));
+            return Ok(Revalidation::Same(resolved.clone(), known));
         }
         let resolved = Resolved {
             version: None,
@@ -188,7 +188,7 @@ impl Source {
             archive: Some(self.root.clone()),
             validators: Some(Validators::of(&answer)),
         };
-        Ok(Found::New((resolved, answer.body)))
+        Ok(Revalidation::New((resolved, answer.body)))
     }
 
     /// Verifies who signed the archive, by the provenance file next to it.

@@ -6,14 +6,14 @@ use helm::semver::{Constraint, Version};
 
 /// Which version of a chart is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum VersionReq {
     /// The newest that is not a pre-release.
     Newest,
     /// The one that is written exactly like this; otherwise the newest that matches it as a range.
     Given(String),
 }
 
-impl Wanted {
+impl VersionReq {
     /// Nothing or `latest` means the newest.
     pub(super) fn parse(version: Option<String>) -> Self {
         match version {
@@ -86,8 +86,8 @@ mod tests {
     ];
 
     fn chosen(version: &str) -> Option<&'static str> {
-        let wanted = Wanted::parse(Some(version.to_owned()).filter(|text| !text.is_empty()));
-        wanted.choose(&VERSIONS).map(|position| VERSIONS[position])
+        let req = VersionReq::parse(Some(version.to_owned()).filter(|text| !text.is_empty()));
+        req.choose(&VERSIONS).map(|position| VERSIONS[position])
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         ] {
             assert_eq!(chosen(version), expected, "{version}");
         }
-        assert_eq!(Wanted::Newest.choose(&["1.0.0-alpha"]), None);
+        assert_eq!(VersionReq::Newest.choose(&["1.0.0-alpha"]), None);
     }
 
     #[test]

@@ -19,20 +19,20 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 }
 
 /// A request: its path and its `Authorization`.
-pub(crate) type Seen = (String, Option<String>);
+pub(crate) type RecordedRequest = (String, Option<String>);
 type Answer = Box<dyn Fn(&Request) -> Response + Send + Sync>;
 
 /// A server on a free port of this machine. It gives the answers in `first` in order, then always that of `then`.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 #[derive(Clone)]
 struct Script {
     first: Arc<Mutex<VecDeque<StatusCode>>>,
     then: Arc<Answer>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Server {
@@ -75,7 +75,7 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<RecordedRequest> {
         self.seen.lock().unwrap().clone()
     }
 

@@ -8,7 +8,7 @@ use cluster::ResourceId;
 use composition::plan::Release;
 use helm_client::authenticity::{Parent, RecordKeys};
 
-use super::{names, wanted};
+use super::{desired, names};
 use crate::release::session::Session;
 
 /// A release and its state.
@@ -37,8 +37,8 @@ pub(crate) async fn foreseen(
 ) -> Result<Foreseen> {
     let release = names::name(session, resource, composition).await?.release;
     let records = session.find(release.as_str()).await?;
-    let found = wanted::find(session, composition, &release, krateo_namespace).await?;
-    let desired = found.wanted(&records).await?.desired;
+    let governed = desired::find(session, composition, &release, krateo_namespace).await?;
+    let desired = governed.desired(&records).await?.release;
     // The user of this command does not have the key of the type, so no record counts as signed by a controller.
     let none = RecordKeys::new(&[0; 32], None)?;
     let releases = session.releases().belonging_to(Parent {
@@ -58,7 +58,7 @@ pub(crate) async fn foreseen(
         .map(|differs| differs.fields)
         .unwrap_or_default();
     let standing = if standing.differs.is_some() {
-        let another = found.wanted(&records).await?.desired;
+        let another = governed.desired(&records).await?.release;
         standing.after_another_render(&desired, &another).await?
     } else {
         standing
@@ -68,6 +68,6 @@ pub(crate) async fn foreseen(
         standing: standing.release,
         is_unseen: composition.has_unseen_release(),
         differs,
-        compares_pause: found.compares_pause(),
+        compares_pause: governed.compares_pause(),
     })
 }

@@ -5,7 +5,7 @@ use api::inspection::{Resource, Verb};
 
 use super::args::Inspect;
 use super::names::{self, Named};
-use super::{find, wanted};
+use super::{desired, find};
 use crate::release::output;
 use crate::release::session;
 use crate::release::table::{Cell, table};
@@ -16,8 +16,8 @@ pub(crate) fn run(args: &Inspect) -> Result<()> {
         let (resource, composition) = find::one(session, &args.one.composition).await?;
         let Named { release, .. } = names::name(session, &resource, &composition).await?;
         let krateo_namespace = &args.controller.krateo_namespace;
-        let found = wanted::find(session, &composition, &release, krateo_namespace).await?;
-        found.touched().await
+        let governed = desired::find(session, &composition, &release, krateo_namespace).await?;
+        governed.touched().await
     })?;
     output::print(args.one.output.output, &touched, || text(&touched))
 }

@@ -64,7 +64,7 @@ impl Line {
         let (synced, problem) = said(status, SYNCED);
         let told = if synced == "True" { message } else { problem };
         let (release, of_name) = match name {
-            Ok(Named { release, given }) => (release.to_string(), given.ignored),
+            Ok(Named { release, offered }) => (release.to_string(), offered.ignored),
             Err(error) => (String::new(), Some(format!("{error:#}"))),
         };
         Self {
@@ -134,7 +134,7 @@ fn text(lines: &[Line], screen: Screen) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use composition::{Given, ReleaseName};
+    use composition::{OfferedName, ReleaseName};
     use kube::core::{ApiResource, GroupVersionKind};
     use serde_json::json;
 
@@ -162,7 +162,7 @@ mod tests {
     fn named(ignored: Option<&str>) -> Result<Named> {
         Ok(Named {
             release: ReleaseName::new("shop")?,
-            given: Given {
+            offered: OfferedName {
                 name: None,
                 ignored: ignored.map(str::to_owned),
             },

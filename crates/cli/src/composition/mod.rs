@@ -2,6 +2,7 @@
 //! would touch. Nothing is written.
 
 pub(crate) mod args;
+mod desired;
 pub(crate) mod find;
 mod foreseen;
 mod inspect;
@@ -11,7 +12,6 @@ mod permissions;
 mod plan;
 mod standing;
 mod tree;
-mod wanted;
 
 pub(crate) use foreseen::{Foreseen, foreseen};
 pub(crate) use {inspect::run as inspect, list::run as list, plan::run as plan, tree::run as tree};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use api::{Composition, CompositionDefinition, labels};
 use cluster::{ResourceId, Selector};
-use composition::{Given, Offer, ReleaseName, governing};
+use composition::{Offer, OfferedName, ReleaseName, governing};
 use kube::core::PartialObjectMeta;
 
 use crate::release::session::Session;
@@ -24,7 +24,7 @@ pub(super) struct Names<'s> {
 pub(crate) struct Named {
     pub(crate) release: ReleaseName,
     /// What the definition says about the name.
-    pub(super) given: Given,
+    pub(super) offered: OfferedName,
 }
 
 /// The name of one composition's release. If the definition's name is not used, the reason is printed to standard
@@ -38,7 +38,7 @@ pub(crate) async fn name(
     composition: &Composition,
 ) -> Result<Named> {
     let named = Names::new(session).of(resource, composition).await?;
-    if let Some(ignored) = &named.given.ignored {
+    if let Some(ignored) = &named.offered.ignored {
         warn(ignored);
     }
     Ok(named)
@@ -58,19 +58,19 @@ impl<'s> Names<'s> {
     /// # Errors
     /// If definitions or compositions cannot be listed, or Helm does not allow the name.
     pub(super) async fn of(&mut self, resource: &ResourceId, composition: &Composition) -> Result<Named> {
-        let given = self
-            .given(resource, composition)
+        let offered = self
+            .offered(resource, composition)
             .await
             .context("could not find out whether the definition names the release")?;
         Ok(Named {
-            release: ReleaseName::of(composition, given.name.as_deref(), true)?,
-            given,
+            release: ReleaseName::of(composition, offered.name.as_deref(), true)?,
+            offered,
         })
     }
 
-    async fn given(&mut self, resource: &ResourceId, composition: &Composition) -> Result<Given> {
+    async fn offered(&mut self, resource: &ResourceId, composition: &Composition) -> Result<OfferedName> {
         if !ReleaseName::is_open(composition) {
-            return Ok(Given::default());
+            return Ok(OfferedName::default());
         }
         if self.definitions.is_none() {
             let all = ResourceId::of::<CompositionDefinition>();
@@ -81,19 +81,19 @@ impl<'s> Names<'s> {
             .ok()
             .and_then(|definition| Offer::of(composition, definition));
         let Some(offer) = offer else {
-            return Ok(Given::default());
+            return Ok(OfferedName::default());
         };
         let version = &composition.resource.version;
-        let place = (resource.clone(), version.clone());
-        if !self.compositions.contains_key(&place) {
+        let key = (resource.clone(), version.clone());
+        if !self.compositions.contains_key(&key) {
             let labelled = format!("{}={version}", labels::COMPOSITION_VERSION);
             let all = Selector {
                 namespace: None,
                 labels: Some(&labelled),
             };
             let all = self.session.cluster.list_metadata(resource, all).await?;
-            self.compositions.insert(place.clone(), all);
+            self.compositions.insert(key.clone(), all);
         }
-        Ok(offer.answered(&self.compositions[&place]))
+        Ok(offer.answered(&self.compositions[&key]))
     }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::release::session::Session;
 
 /// The composition of the release, and its stored records.
-pub(super) struct Place<'a> {
+pub(super) struct ReleaseContext<'a> {
     pub(super) composition: &'a Composition,
     pub(super) resource: &'a ResourceId,
     pub(super) release: &'a ReleaseName,
@@ -45,18 +45,18 @@ pub(super) struct Right {
 /// If roles or the objects of the stored revision cannot be read.
 pub(super) async fn granting(
     session: &Session,
-    place: &Place<'_>,
+    context: &ReleaseContext<'_>,
     touched: &[Resource],
-    places: [&str; 2],
+    controller_namespaces: [&str; 2],
     labels: &BTreeMap<String, String>,
     max_history: i64,
 ) -> Result<Granting> {
-    let Place {
+    let ReleaseContext {
         composition,
         resource,
         release,
         records,
-    } = place;
+    } = context;
     let stored = inspection::stored(&session.releases(), Some(records))
         .await?
         .touched;
@@ -69,7 +69,7 @@ pub(super) async fn granting(
     let granted = inspection::granted(&session.cluster, namespaces, &role, labels).await?;
     let account = account(
         format!("{}-{}", resource.plural, resource.version),
-        places,
+        controller_namespaces,
         &granted,
     );
     Ok(Granting {
@@ -79,19 +79,19 @@ pub(super) async fn granting(
 }
 
 /// The controller's account: the one that has permissions already, which shows where the platform runs its controllers.
-/// The account in the first of `places` if nothing is granted yet.
-fn account(name: String, places: [&str; 2], granted: &[Grant]) -> Account {
+/// The account in the first of `namespaces` if nothing is granted yet.
+fn account(name: String, namespaces: [&str; 2], granted: &[Grant]) -> Account {
     let subjects = granted.iter().filter_map(|grant| match grant {
         Grant::Namespaced(_, binding) => binding.subjects.as_deref(),
         Grant::Cluster(_, binding) => binding.subjects.as_deref(),
     });
     let mut accounts = subjects.flatten().filter(|subject| subject.name == name);
-    let place = accounts.find_map(|subject| {
+    let in_use = accounts.find_map(|subject| {
         let namespace = subject.namespace.as_deref()?;
-        places.into_iter().find(|place| *place == namespace)
+        namespaces.into_iter().find(|other| *other == namespace)
     });
     Account {
-        namespace: place.unwrap_or(places[0]).to_owned(),
+        namespace: in_use.unwrap_or(namespaces[0]).to_owned(),
         name,
     }
 }
@@ -101,11 +101,11 @@ impl Granting {
     pub(super) fn rights(&self) -> Vec<Right> {
         let mut rights = Vec::new();
         for needed in &self.needed {
-            let same_place = |grant: &&Grant| grant.namespace() == needed.namespace();
+            let same_namespace = |grant: &&Grant| grant.namespace() == needed.namespace();
             let had: Vec<&PolicyRule> = self
                 .granted
                 .iter()
-                .filter(same_place)
+                .filter(same_namespace)
                 .flat_map(Grant::rules)
                 .collect();
             rights.extend(

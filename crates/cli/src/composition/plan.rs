@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::args;
 use super::names::{self, Named};
-use super::permissions::{self, Place, Right};
-use super::{find, standing, wanted};
+use super::permissions::{self, ReleaseContext, Right};
+use super::{desired, find, standing};
 use crate::release::output;
 use crate::release::screen::{Paint, Screen};
 use crate::release::session::{self, Session};
@@ -48,36 +48,43 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         history_max,
     } = &args.controller;
     let (resource, composition) = find::one(session, &args.one.composition).await?;
-    let Named { release, given } = names::name(session, &resource, &composition).await?;
+    let Named { release, offered } = names::name(session, &resource, &composition).await?;
     let records = session.find(release.as_str()).await?;
-    let found = wanted::find(session, &composition, &release, krateo_namespace).await?;
-    let wanted = found.wanted(&records).await?;
+    let governed = desired::find(session, &composition, &release, krateo_namespace).await?;
+    let desired = governed.desired(&records).await?;
     let labels = rendering::object_labels(&composition, krateo_namespace);
-    let place = Place {
+    let context = ReleaseContext {
         composition: &composition,
         resource: &resource,
         release: &release,
         records: &records,
     };
-    let metadata = &found.definition.metadata;
+    let metadata = &governed.definition.metadata;
     let definition = metadata.namespace.clone().zip(metadata.name.clone());
     // The namespaces in which controllers can run.
-    let places = [
+    let namespaces = [
         krateo_namespace.as_str(),
         metadata.namespace.as_deref().unwrap_or_default(),
     ];
-    let granting =
-        permissions::granting(session, &place, &wanted.touched, places, &labels, *history_max).await?;
+    let granting = permissions::granting(
+        session,
+        &context,
+        &desired.touched,
+        namespaces,
+        &labels,
+        *history_max,
+    )
+    .await?;
     let observed = Observed {
         definition,
-        named: given.name,
+        named: offered.name,
         rights: Rights {
             needed: granting.needed.clone(),
             granted: granting.granted.clone(),
         },
         growth: Growth::Granted,
         outside: None,
-        release: standing::standing(session, &composition, &wanted.desired, &records).await?,
+        release: standing::standing(session, &composition, &desired.release, &records).await?,
         namespace: NamespacePhase::Active,
         unrecorded: Vec::new(),
     };

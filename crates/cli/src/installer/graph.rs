@@ -10,7 +10,7 @@ use super::components::{Component, List};
 
 /// The state of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ObjectStatus {
     /// Its condition Ready is `True`.
     pub(super) is_ready: bool,
     /// If it is not Ready: what its conditions say.
@@ -27,9 +27,9 @@ pub(super) struct Seen {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
     /// The definitions of components, by name.
-    pub(super) definitions: BTreeMap<String, Seen>,
+    pub(super) definitions: BTreeMap<String, ObjectStatus>,
     /// Their compositions, by name.
-    pub(super) objects: BTreeMap<String, Seen>,
+    pub(super) objects: BTreeMap<String, ObjectStatus>,
 }
 
 /// The state of a component.
@@ -89,12 +89,12 @@ pub(super) struct Row {
 }
 
 /// All components, by wave and then in the order of the list; the ones that are off come last.
-pub(super) fn rows(list: &List, seen: &Snapshot) -> Vec<Row> {
+pub(super) fn rows(list: &List, snapshot: &Snapshot) -> Vec<Row> {
     let row = |wave: Option<usize>, component: &Component| Row {
         wave,
         name: component.name.clone(),
         version: component.version.clone(),
-        state: state(list, component, wave.is_some(), seen),
+        state: state(list, component, wave.is_some(), snapshot),
     };
     let waves = list.waves();
     let enabled = waves
@@ -112,13 +112,13 @@ pub(super) fn rows(list: &List, seen: &Snapshot) -> Vec<Row> {
         .collect()
 }
 
-fn state(list: &List, component: &Component, is_enabled: bool, seen: &Snapshot) -> State {
+fn state(list: &List, component: &Component, is_enabled: bool, snapshot: &Snapshot) -> State {
     let wanted = ServedVersion::of_chart(&component.version).map(|version| version.to_string());
     let wanted = wanted.unwrap_or_default();
-    if let Some(object) = seen.objects.get(&component.name) {
-        return of_object(list, component, is_enabled, &wanted, object, seen);
+    if let Some(object) = snapshot.objects.get(&component.name) {
+        return of_object(list, component, is_enabled, &wanted, object, snapshot);
     }
-    let definition = seen.definitions.get(&component.name);
+    let definition = snapshot.definitions.get(&component.name);
     if !is_enabled {
         return match definition {
             Some(definition) => State::Removing {
@@ -142,7 +142,7 @@ fn state(list: &List, component: &Component, is_enabled: bool, seen: &Snapshot) 
             why: with(&format!("{wanted} is not served"), &definition.why),
         };
     }
-    let is_ready = |dep: &str| seen.objects.get(dep).is_some_and(|object| object.is_ready);
+    let is_ready = |dep: &str| snapshot.objects.get(dep).is_some_and(|object| object.is_ready);
     let dependencies: Vec<String> = component
         .deps
         .iter()
@@ -161,8 +161,8 @@ fn of_object(
     component: &Component,
     is_enabled: bool,
     wanted: &str,
-    object: &Seen,
-    seen: &Snapshot,
+    object: &ObjectStatus,
+    snapshot: &Snapshot,
 ) -> State {
     if object.is_going {
         return State::Removing {
@@ -174,7 +174,7 @@ fn of_object(
         let dependents = list.components.iter().filter(needs);
         let there: Vec<&str> = dependents
             .map(|other| other.name.as_str())
-            .filter(|name| seen.objects.contains_key(*name))
+            .filter(|name| snapshot.objects.contains_key(*name))
             .collect();
         return State::Removing {
             why: if there.is_empty() {
@@ -244,16 +244,16 @@ mod tests {
         List::read(values.as_object().unwrap()).0
     }
 
-    fn definition(version: &str) -> Seen {
-        Seen {
+    fn definition(version: &str) -> ObjectStatus {
+        ObjectStatus {
             is_ready: true,
             served: vec![version.to_owned()],
-            ..Seen::default()
+            ..ObjectStatus::default()
         }
     }
 
-    fn object(is_ready: bool, version: &str) -> Seen {
-        Seen {
+    fn object(is_ready: bool, version: &str) -> ObjectStatus {
+        ObjectStatus {
             is_ready,
             version: version.to_owned(),
             why: if is_ready {
@@ -261,23 +261,28 @@ mod tests {
             } else {
                 "2 of 3 pods".to_owned()
             },
-            ..Seen::default()
+            ..ObjectStatus::default()
         }
     }
 
     /// Checks the words for a-crd, a and b, given the served definitions and the objects.
     #[track_caller]
-    fn check(extra: bool, definitions: &[(&str, Seen)], objects: &[(&str, Seen)], expected: [&str; 3]) {
-        let owned = |all: &[(&str, Seen)]| {
+    fn check(
+        extra: bool,
+        definitions: &[(&str, ObjectStatus)],
+        objects: &[(&str, ObjectStatus)],
+        expected: [&str; 3],
+    ) {
+        let owned = |all: &[(&str, ObjectStatus)]| {
             all.iter()
-                .map(|(name, seen)| ((*name).to_owned(), seen.clone()))
+                .map(|(name, status)| ((*name).to_owned(), status.clone()))
                 .collect()
         };
-        let seen = Snapshot {
+        let snapshot = Snapshot {
             definitions: owned(definitions),
             objects: owned(objects),
         };
-        let words: Vec<String> = rows(&list(extra), &seen)
+        let words: Vec<String> = rows(&list(extra), &snapshot)
             .iter()
             .map(|row| row.state.words())
             .collect();
@@ -369,11 +374,11 @@ mod tests {
 
     #[test]
     fn the_summary_counts_what_is_enabled() {
-        let seen = Snapshot {
+        let snapshot = Snapshot {
             objects: BTreeMap::from([("a-crd".to_owned(), object(true, ""))]),
             ..Snapshot::default()
         };
-        let rows = rows(&list(false), &seen);
+        let rows = rows(&list(false), &snapshot);
         assert_eq!(summary(&rows), "1 of 2 components ready, 1 waiting, 1 off");
         assert!(!is_complete(&rows));
     }

@@ -32,10 +32,10 @@ struct Shown {
 
 impl Shown {
     fn of(world: &World) -> Self {
-        let seen = world.snapshot();
+        let snapshot = world.snapshot();
         let components = world
             .list()
-            .map(|list| graph::rows(list, &seen))
+            .map(|list| graph::rows(list, &snapshot))
             .unwrap_or_default();
         Self {
             roots: world.roots(),

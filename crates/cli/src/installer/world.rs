@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::components::List;
-use super::graph::{Seen, Snapshot};
+use super::graph::{ObjectStatus, Snapshot};
 use super::hook::INSTALLER;
 
 /// The `ConfigMap` in which the umbrella stores the Installer that it will create, and its namespace unless that is the
@@ -132,16 +132,16 @@ impl World {
         each.into_iter()
             .map(|(what, object)| match object {
                 Some(object) => {
-                    let seen = seen(object);
-                    let state = match (seen.is_going, seen.is_ready) {
+                    let status = status_of(object);
+                    let state = match (status.is_going, status.is_ready) {
                         (true, _) => "is being removed",
                         (false, true) => "ready",
                         (false, false) => "not ready yet",
                     };
-                    let why = if seen.why.is_empty() {
+                    let why = if status.why.is_empty() {
                         String::new()
                     } else {
-                        format!(": {}", seen.why)
+                        format!(": {}", status.why)
                     };
                     format!("{what} {}/{INSTALLER}: {state}{why}", self.namespace)
                 }
@@ -162,10 +162,10 @@ impl World {
             if let Some(definition) = self.definitions().get(&component.name) {
                 snapshot
                     .definitions
-                    .insert(component.name.clone(), seen(definition));
+                    .insert(component.name.clone(), status_of(definition));
             }
             if let Some(object) = self.object(&component.kind, &component.name) {
-                snapshot.objects.insert(component.name.clone(), seen(object));
+                snapshot.objects.insert(component.name.clone(), status_of(object));
             }
         }
         snapshot
@@ -282,7 +282,7 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-fn seen(object: &Value) -> Seen {
+fn status_of(object: &Value) -> ObjectStatus {
     let conditions = object["status"]["conditions"].as_array();
     let condition = |type_: &str| {
         conditions
@@ -308,7 +308,7 @@ fn seen(object: &Value) -> Seen {
         })
     });
     let versions = object["status"]["managed"]["versionInfo"].as_array();
-    Seen {
+    ObjectStatus {
         is_ready,
         why: why.unwrap_or_default(),
         is_going: object["metadata"]["deletionTimestamp"].is_string(),
@@ -377,9 +377,9 @@ mod tests {
             (json!([creating, hostile]), false, "\u{fffd}[2Jready"),
             (json!([]), false, ""),
         ] {
-            let seen = seen(&object(conditions.clone()));
+            let status = status_of(&object(conditions.clone()));
             assert_eq!(
-                (seen.is_ready, seen.why.as_str()),
+                (status.is_ready, status.why.as_str()),
                 (is_ready, why),
                 "{conditions}"
             );
@@ -397,7 +397,7 @@ mod tests {
             (resource.version.as_str(), resource.plural.as_str()),
             ("v1-0-0", "authns")
         );
-        assert_eq!(seen(&definition).served, ["v1-0-0"]);
+        assert_eq!(status_of(&definition).served, ["v1-0-0"]);
         assert_eq!(served_type(&json!({"status": {}})), None);
     }
 }

@@ -15,7 +15,7 @@ use super::krateo;
 use super::run::newest;
 use crate::composition::{Foreseen, find, foreseen};
 use crate::release::args::Upgrade;
-use crate::release::make::Wanted;
+use crate::release::make::ReleaseInput;
 use crate::release::output;
 use crate::release::session::{self, Session};
 
@@ -120,11 +120,11 @@ async fn platform(session: &Session, upgrade: &Upgrade) -> Result<Vec<Finding>> 
         ));
     }
     let observed = session.find(&upgrade.release).await?;
-    let wanted = Wanted::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
-    if let Some(tag) = krateos_tag(&wanted.values_upon(&observed, upgrade.earlier_values)) {
+    let input = ReleaseInput::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
+    if let Some(tag) = krateos_tag(&input.values_upon(&observed, upgrade.earlier_values)) {
         findings.push(Finding::settled_by(&about, "its values are refused", tag));
     }
-    let render = Box::pin(wanted.render(session, &observed, upgrade.earlier_values, &upgrade.making));
+    let render = Box::pin(input.render(session, &observed, upgrade.earlier_values, &upgrade.making));
     findings.push(match render.await {
         Ok(_) => Finding::told(&about, "its values are accepted, and it becomes this platform's"),
         Err(error) => Finding::settled_by(&about, "its values are refused", format!("{error:#}")),

@@ -19,7 +19,7 @@ use super::backup::{Backup, cleaned};
 use super::krateo::{self, Controller};
 use super::{MANAGER, check, identity};
 use crate::composition::{find, names};
-use crate::release::make::Wanted;
+use crate::release::make::ReleaseInput;
 use crate::release::session::{self, Session};
 use crate::report::out;
 
@@ -82,12 +82,12 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
         );
     }
     // Values that our chart refuses are reported while all of Krateo is still running.
-    let wanted = Wanted::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
+    let input = ReleaseInput::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
     let observed = session.find(&upgrade.release).await?;
-    if let Some(tag) = check::krateos_tag(&wanted.values_upon(&observed, upgrade.earlier_values)) {
+    if let Some(tag) = check::krateos_tag(&input.values_upon(&observed, upgrade.earlier_values)) {
         bail!("{tag}");
     }
-    Box::pin(wanted.render(session, &observed, upgrade.earlier_values, &upgrade.making)).await?;
+    Box::pin(input.render(session, &observed, upgrade.earlier_values, &upgrade.making)).await?;
     if !args.unsettled {
         let unsettled = check::unsettled(session, upgrade).await?;
         if !unsettled.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use similar::{ChangeTag, TextDiff};
 
 use super::args;
-use super::make::Wanted;
+use super::make::ReleaseInput;
 use super::screen::{Paint, Screen};
 use super::session;
 use crate::report::out;
@@ -18,10 +18,10 @@ const CHANGES: i32 = 2;
 
 /// Prints what would change.
 pub(crate) fn run(args: &args::Diff) -> Result<()> {
-    let wanted = Wanted::load(&args.release, &args.chart, &args.making)?;
+    let input = ReleaseInput::load(&args.release, &args.chart, &args.making)?;
     let changes = session::run(&args.connection, async |session| {
         let observed = session.find(&args.release).await?;
-        let desired = wanted
+        let desired = input
             .render(session, &observed, args.earlier_values, &args.making)
             .await?;
         let changes = session.releases().preview(&desired, &observed).await?;

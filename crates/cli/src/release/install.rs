@@ -8,7 +8,7 @@ use helm_client::release::{Releases, State};
 use jiff::Timestamp;
 
 use super::args::{self, EarlierValues, Making};
-use super::make::{self, Wanted};
+use super::make::{self, ReleaseInput};
 use super::output;
 use super::session::{self, Session};
 use super::status::{self, Shown};
@@ -21,28 +21,28 @@ pub(crate) fn run(args: &args::Install) -> Result<()> {
 
 fn carry_out(args: &args::Install) -> Result<()> {
     let (name, reference) = name_and_chart(args)?;
-    let wanted = Wanted::load(&name, &reference, &args.making)?;
+    let input = ReleaseInput::load(&name, &reference, &args.making)?;
     session::run(&args.connection, async |session| {
         let newest = session.find(&name).await?.newest;
         let is_uninstalled = newest.is_some_and(|newest| *newest.status() == Status::Uninstalled);
         if is_uninstalled && !args.replace {
             bail!("cannot reuse a name that is still in use");
         }
-        Box::pin(install(session, wanted, &args.making)).await
+        Box::pin(install(session, input, &args.making)).await
     })
 }
 
 /// Installs the wanted release, also on top of failed or uninstalled revisions. An interrupted install of the same
 /// release is continued.
-pub(super) async fn install(session: &Session, wanted: Wanted, making: &Making) -> Result<()> {
-    let name = wanted.name.clone();
+pub(super) async fn install(session: &Session, input: ReleaseInput, making: &Making) -> Result<()> {
+    let name = input.name.clone();
     let anew = EarlierValues {
         reset_values: true,
         ..EarlierValues::default()
     };
     if make::is_dry(&making.dry_run)? {
         let observed = session.find(&name).await?;
-        let desired = wanted.render(session, &observed, anew, making).await?;
+        let desired = input.render(session, &observed, anew, making).await?;
         return make::print_dry_run(session, &desired, &observed, making);
     }
     if making.create_namespace {
@@ -54,7 +54,7 @@ pub(super) async fn install(session: &Session, wanted: Wanted, making: &Making) 
             &name,
             make::options(making),
             async |releases: &Releases, observed: &Observed| {
-                let desired = wanted.render(session, observed, anew, making).await?;
+                let desired = input.render(session, observed, anew, making).await?;
                 let deployed = match releases.state(&desired, observed, Vec::new()).await? {
                     State::Interrupted(_) => {
                         Box::pin(releases.install_or_upgrade(&desired, observed)).await?

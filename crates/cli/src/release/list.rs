@@ -149,7 +149,7 @@ fn text(records: &[Record], headers: bool, layout: &str, screen: Screen) -> Stri
         } = Element::of(record, layout);
         vec![
             name.into(),
-            screen.cell(Paint::Place, namespace),
+            screen.cell(Paint::Namespace, namespace),
             revision.into(),
             updated.into(),
             screen.status(record.status()),

@@ -23,7 +23,7 @@ use super::status::{self, Shown};
 use crate::{chart_at, template};
 
 /// A release to be installed or upgraded to.
-pub(crate) struct Wanted {
+pub(crate) struct ReleaseInput {
     pub(super) name: String,
     pub(super) chart: Chart,
     pub(super) digest: String,
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
     pub(super) values: Map<String, Value>,
 }
 
-impl Wanted {
+impl ReleaseInput {
     /// Loads chart and values, before any request to the cluster.
     pub(crate) fn load(name: &str, reference: &str, making: &Making) -> Result<Self> {
         template::check_release_name(name)?;

@@ -37,7 +37,7 @@ pub(crate) enum Paint {
     Bad,
     Busy,
     Quiet,
-    Place,
+    Namespace,
 }
 
 impl Paint {
@@ -47,7 +47,7 @@ impl Paint {
             Self::Bad => "31",
             Self::Busy => "33",
             Self::Quiet => "90",
-            Self::Place => "36",
+            Self::Namespace => "36",
         }
     }
 

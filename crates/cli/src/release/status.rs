@@ -90,7 +90,7 @@ pub(super) fn text(release: &Release, with: &Shown<'_>, screen: Screen) -> Strin
     let _ = writeln!(
         text,
         "NAMESPACE: {}",
-        screen.paint(Paint::Place, &release.namespace)
+        screen.paint(Paint::Namespace, &release.namespace)
     );
     let status = screen.status(&info.status);
     let _ = writeln!(text, "STATUS: {}", status.shown.unwrap_or(status.text));

@@ -8,13 +8,13 @@ use helm_client::release::{Releases, State};
 use super::args;
 use super::args::Format;
 use super::install::{self, print};
-use super::make::{self, Wanted};
+use super::make::{self, ReleaseInput};
 use super::session::{self, Session};
 use crate::report::out;
 
 /// Upgrades, or with `--install` installs, and prints the release.
 pub(crate) fn run(args: &args::Upgrade) -> Result<()> {
-    let wanted = Wanted::load(&args.release, &args.chart, &args.making)?;
+    let input = ReleaseInput::load(&args.release, &args.chart, &args.making)?;
     session::run(&args.connection, async |session| {
         let observed = session.find(&args.release).await?;
         let newest = observed.newest.as_ref().map(Record::status);
@@ -26,18 +26,23 @@ pub(crate) fn run(args: &args::Upgrade) -> Result<()> {
                     args.release
                 ))?;
             }
-            return Box::pin(install::install(session, wanted, &args.making)).await;
+            return Box::pin(install::install(session, input, &args.making)).await;
         }
-        upgrade(session, wanted, args, &observed)
+        upgrade(session, input, args, &observed)
             .await
             .context("UPGRADE FAILED")
     })
 }
 
-async fn upgrade(session: &Session, wanted: Wanted, args: &args::Upgrade, observed: &Observed) -> Result<()> {
+async fn upgrade(
+    session: &Session,
+    input: ReleaseInput,
+    args: &args::Upgrade,
+    observed: &Observed,
+) -> Result<()> {
     let making = &args.making;
     if make::is_dry(&making.dry_run)? {
-        let desired = wanted
+        let desired = input
             .render(session, observed, args.earlier_values, making)
             .await?;
         return make::print_dry_run(session, &desired, observed, making);
@@ -48,7 +53,7 @@ async fn upgrade(session: &Session, wanted: Wanted, args: &args::Upgrade, observ
             &args.release,
             options,
             async |releases: &Releases, observed: &Observed| {
-                let desired = wanted
+                let desired = input
                     .render(session, observed, args.earlier_values, making)
                     .await?;
                 let deployed = match releases.state(&desired, observed, Vec::new()).await? {

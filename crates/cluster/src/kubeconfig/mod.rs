@@ -6,9 +6,9 @@
 
 mod address;
 mod client;
+mod current_context;
 mod error;
 mod pace;
-mod parts;
 mod self_contained;
 mod token;
 mod untrusted;

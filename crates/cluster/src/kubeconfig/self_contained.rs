@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use kube::config::{AuthInfo, Cluster as Server, Config, Kubeconfig};
 use serde_json::json;
 
-use super::parts::{self, Parts};
+use super::current_context::{CurrentContext, parse};
 use super::token::{inline_authority, written};
 use super::{Error, Limits};
 
@@ -147,7 +147,7 @@ where
 /// The kubeconfig with this context as its current one. If it cannot be read, it is returned unchanged.
 fn meant(full: String, context: Option<&str>) -> String {
     let Some(context) = context else { return full };
-    let Ok(mut kubeconfig) = parts::parse(full.as_bytes()) else {
+    let Ok(mut kubeconfig) = parse(full.as_bytes()) else {
         return full;
     };
     if kubeconfig.current_context.as_deref() == Some(context) {
@@ -165,22 +165,22 @@ async fn check<E>(
 where
     E: Into<Box<dyn StdError + Send + Sync>>,
 {
-    let kubeconfig: Kubeconfig = parts::parse(text.as_bytes())?;
+    let kubeconfig: Kubeconfig = parse(text.as_bytes())?;
     let config = crate::client::configured(kubeconfig, None)?;
     validate(config).await.map_err(Into::into)
 }
 
 /// The current context with everything inline.
 fn reduced(full: &[u8], folder: &Path) -> Result<String, Box<dyn StdError + Send + Sync>> {
-    let mut parts = Parts::of(parts::parse(full)?)?;
+    let mut current = CurrentContext::of(parse(full)?)?;
     let elsewhere = |from| Elsewhere {
-        user: parts.of_user(),
+        user: current.of_user(),
         from,
     };
-    if parts.user.exec.is_some() {
+    if current.user.exec.is_some() {
         return Err(elsewhere("a program").into());
     }
-    if parts.user.auth_provider.is_some() {
+    if current.user.auth_provider.is_some() {
         return Err(elsewhere("a provider").into());
     }
     let absolute = |path: &mut Option<String>| {
@@ -188,15 +188,15 @@ fn reduced(full: &[u8], folder: &Path) -> Result<String, Box<dyn StdError + Send
             *path = Some(folder.join(relative).to_string_lossy().into_owned());
         }
     };
-    absolute(&mut parts.cluster.certificate_authority);
-    absolute(&mut parts.user.client_certificate);
-    absolute(&mut parts.user.client_key);
-    absolute(&mut parts.user.token_file);
-    let cluster = inline_authority(parts.cluster)?;
-    let user = inline_user(parts.user)?;
+    absolute(&mut current.cluster.certificate_authority);
+    absolute(&mut current.user.client_certificate);
+    absolute(&mut current.user.client_key);
+    absolute(&mut current.user.token_file);
+    let cluster = inline_authority(current.cluster)?;
+    let user = inline_user(current.user)?;
     let user = serde_json::to_value(user)?;
-    let namespace = parts.context.namespace.as_deref();
-    Ok(written(&parts.context_name, namespace, &cluster, &user))
+    let namespace = current.context.namespace.as_deref();
+    Ok(written(&current.context_name, namespace, &cluster, &user))
 }
 
 /// As in kubectl, inline values have precedence over files.
@@ -349,17 +349,17 @@ users:
         let folder = Folder::with(FILES);
         let made = folder.made().await;
         assert!(matches!(made.form, Form::Reduced), "{made:?}");
-        let kubeconfig = parts::parse(made.text.as_bytes()).unwrap();
+        let kubeconfig = parse(made.text.as_bytes()).unwrap();
         assert_eq!((kubeconfig.contexts.len(), kubeconfig.auth_infos.len()), (1, 1));
-        let parts = Parts::of(kubeconfig).unwrap();
-        assert_eq!(parts.context.namespace.as_deref(), Some("shop"));
-        assert_eq!(parts.cluster.certificate_authority, None);
+        let current = CurrentContext::of(kubeconfig).unwrap();
+        assert_eq!(current.context.namespace.as_deref(), Some("shop"));
+        assert_eq!(current.cluster.certificate_authority, None);
         assert_eq!(
-            parts.cluster.certificate_authority_data,
+            current.cluster.certificate_authority_data,
             Some(STANDARD.encode(CA))
         );
-        assert_eq!(parts.user.client_certificate_data, Some(STANDARD.encode(CA)));
-        let key = parts.user.client_key_data.unwrap();
+        assert_eq!(current.user.client_certificate_data, Some(STANDARD.encode(CA)));
+        let key = current.user.client_key_data.unwrap();
         assert_eq!(key.expose_secret(), STANDARD.encode("a key"));
         assert_eq!(folder.made().await.text, made.text);
     }
@@ -378,11 +378,11 @@ users:
         // Its user's credentials come from a program, so the file is kept whole.
         let near = made("near").await;
         assert!(matches!(near.form, Form::Full { .. }), "{near:?}");
-        let kubeconfig = parts::parse(near.text.as_bytes()).unwrap();
+        let kubeconfig = parse(near.text.as_bytes()).unwrap();
         assert_eq!((kubeconfig.contexts.len(), kubeconfig.auth_infos.len()), (2, 2));
-        let parts = Parts::of(kubeconfig).unwrap();
-        assert_eq!(parts.cluster.server.as_deref(), Some("https://near"));
-        assert!(parts.user.exec.is_some());
+        let current = CurrentContext::of(kubeconfig).unwrap();
+        assert_eq!(current.cluster.server.as_deref(), Some("https://near"));
+        assert!(current.user.exec.is_some());
         let without = Folder::with(&FILES.replace("exec: {command: sh}", "tokenFile: token"));
         let sources = Sources {
             context: Some("near".to_owned()),
@@ -390,8 +390,8 @@ users:
         };
         let near = self_contained(&sources, fine).await.unwrap();
         assert!(matches!(near.form, Form::Reduced), "{near:?}");
-        let parts = Parts::of(parts::parse(near.text.as_bytes()).unwrap()).unwrap();
-        assert_eq!(parts.cluster.server.as_deref(), Some("https://near"));
+        let current = CurrentContext::of(parse(near.text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(current.cluster.server.as_deref(), Some("https://near"));
     }
 
     #[tokio::test]
@@ -415,9 +415,9 @@ users:
             "client-certificate: pki/client.pem, client-key: ./pki/client.key",
             "tokenFile: token",
         ));
-        let parts = Parts::of(parts::parse(folder.made().await.text.as_bytes()).unwrap()).unwrap();
-        assert_eq!(parts.user.token.unwrap().expose_secret(), "t0ken");
-        assert_eq!(parts.user.token_file, None);
+        let current = CurrentContext::of(parse(folder.made().await.text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(current.user.token.unwrap().expose_secret(), "t0ken");
+        assert_eq!(current.user.token_file, None);
     }
 
     #[tokio::test]
@@ -476,9 +476,9 @@ users:
         let made = self_contained(&sources, fine).await.unwrap();
         assert!(matches!(made.form, Form::InCluster), "{made:?}");
         assert!(!made.text.contains("t0ken"), "{}", made.text);
-        let parts = Parts::of(parts::parse(made.text.as_bytes()).unwrap()).unwrap();
-        assert_eq!(parts.cluster.server.as_deref(), Some("https://[fd00::1]:443"));
-        assert!(parts.user.token_file.unwrap().ends_with("account/token"));
+        let current = CurrentContext::of(parse(made.text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(current.cluster.server.as_deref(), Some("https://[fd00::1]:443"));
+        assert!(current.user.token_file.unwrap().ends_with("account/token"));
     }
 
     #[tokio::test]

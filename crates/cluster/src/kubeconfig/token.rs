@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
 use super::Error;
-use super::parts::{self, Parts};
+use super::current_context::{CurrentContext, parse};
 use super::self_contained::read_file;
 use crate::request::Call;
 use crate::{Attempt, ClientOptions, Cluster, ObjectId};
@@ -116,8 +116,8 @@ pub fn with_token(
     if options.context.is_some() {
         kubeconfig.current_context.clone_from(&options.context);
     }
-    let parts = Parts::of(kubeconfig)?;
-    let mut cluster = inline_authority(parts.cluster)?;
+    let current = CurrentContext::of(kubeconfig)?;
+    let mut cluster = inline_authority(current.cluster)?;
     if let Some(server) = server {
         cluster.server = Some(server.to_owned());
     }
@@ -128,10 +128,10 @@ pub fn with_token(
 
 /// The same kubeconfig with another token for its user.
 pub(super) fn replace_token(kubeconfig: &[u8], token: &SecretString) -> Result<String, Error> {
-    let parts = Parts::of(parts::parse(kubeconfig)?)?;
+    let current = CurrentContext::of(parse(kubeconfig)?)?;
     let user = json!({"token": token.expose_secret()});
-    let namespace = parts.context.namespace.as_deref();
-    Ok(written(&parts.context_name, namespace, &parts.cluster, &user))
+    let namespace = current.context.namespace.as_deref();
+    Ok(written(&current.context_name, namespace, &current.cluster, &user))
 }
 
 /// The cluster with its certificate authority inline instead of in a file.

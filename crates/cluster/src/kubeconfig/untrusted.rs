@@ -10,8 +10,8 @@ use rustls::pki_types::pem::PemObject as _;
 use secrecy::ExposeSecret as _;
 
 use super::address;
+use super::current_context::{CurrentContext, parse};
 use super::error::{MINIFY_HINT, shown};
-use super::parts::{self, Parts};
 use super::{Error, Limits};
 
 /// The longest accepted server address; the paths of requests are added to it.
@@ -33,16 +33,16 @@ pub fn untrusted(text: &[u8], limits: &Limits) -> Result<Config, Error> {
             most: limits.size,
         });
     }
-    let parts = Parts::of(parts::parse(text)?)?;
-    let server = server(&parts, limits)?;
+    let current = CurrentContext::of(parse(text)?)?;
+    let server = server(&current, limits)?;
     let mut config = Config::new(server);
     config.default_retry = false;
     config.connect_timeout = Some(limits.connect_timeout);
-    config.auth_info = credentials(&parts)?;
-    if let Some(namespace) = parts.context.namespace.clone().filter(|name| !name.is_empty()) {
+    config.auth_info = credentials(&current)?;
+    if let Some(namespace) = current.context.namespace.clone().filter(|name| !name.is_empty()) {
         config.default_namespace = namespace;
     }
-    let of = parts.of_cluster();
+    let of = current.of_cluster();
     let Cluster {
         server: _,
         insecure_skip_tls_verify,
@@ -53,7 +53,7 @@ pub fn untrusted(text: &[u8], limits: &Limits) -> Result<Config, Error> {
         tls_server_name,
         extensions: _,
         other: _,
-    } = parts.cluster;
+    } = current.cluster;
     if is_set(certificate_authority.as_ref()) {
         return Err(path_in("certificate-authority", of));
     }
@@ -90,12 +90,12 @@ pub fn untrusted(text: &[u8], limits: &Limits) -> Result<Config, Error> {
     Ok(config)
 }
 
-fn server(parts: &Parts, limits: &Limits) -> Result<Uri, Error> {
+fn server(current: &CurrentContext, limits: &Limits) -> Result<Uri, Error> {
     let unusable = |why| Error::Server {
-        cluster: shown(&parts.context.cluster),
+        cluster: shown(&current.context.cluster),
         why,
     };
-    let text = parts.cluster.server.as_deref().unwrap_or_default();
+    let text = current.cluster.server.as_deref().unwrap_or_default();
     if text.is_empty() {
         return Err(unusable("it is missing; write https://HOST:PORT"));
     }
@@ -130,7 +130,7 @@ fn server(parts: &Parts, limits: &Limits) -> Result<Uri, Error> {
     }
     let host = authority.host();
     address::judge_host(host, limits).map_err(|kind| Error::Address {
-        cluster: shown(&parts.context.cluster),
+        cluster: shown(&current.context.cluster),
         host: shown(host),
         kind,
     })?;
@@ -138,8 +138,8 @@ fn server(parts: &Parts, limits: &Limits) -> Result<Uri, Error> {
 }
 
 /// The inline credentials of the user.
-fn credentials(parts: &Parts) -> Result<AuthInfo, Error> {
-    let of = parts.of_user();
+fn credentials(current: &CurrentContext) -> Result<AuthInfo, Error> {
+    let of = current.of_user();
     // Destructured field by field, so that a field that kube learns to read is reviewed before it has an effect here.
     let AuthInfo {
         username,
@@ -158,7 +158,7 @@ fn credentials(parts: &Parts) -> Result<AuthInfo, Error> {
         auth_provider,
         exec,
         other: _,
-    } = parts.user.clone();
+    } = current.user.clone();
     if exec.is_some() {
         return Err(Error::NotAllowed {
             field: "exec",

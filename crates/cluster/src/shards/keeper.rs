@@ -21,7 +21,7 @@ use crate::request::Call;
 use crate::{Apply, Attempt, Cluster, Error, ObjectId, ResourceId, Selector};
 
 /// A Lease at its last observed change.
-struct Seen {
+struct ObservedLease {
     lease: Value,
     since: Instant,
 }
@@ -36,7 +36,7 @@ pub(super) struct Keeper {
     /// One for each shard.
     ids: Vec<ObjectId>,
     /// All Leases of the controller, including those for another number of shards.
-    seen: ByName<Seen>,
+    observed: ByName<ObservedLease>,
     looked: Option<Instant>,
     /// When the last successful renewal began.
     renewed: Instant,
@@ -65,7 +65,7 @@ impl Keeper {
             sharding,
             identity: identity.to_owned(),
             ids,
-            seen: ByName::new(),
+            observed: ByName::new(),
             looked: None,
             renewed: Instant::now(),
             anchor: 0,
@@ -209,10 +209,10 @@ impl Keeper {
     async fn renew(&mut self) -> Result<(), Lost> {
         let began = Instant::now();
         let id = self.ids[self.anchor].clone();
-        let Some(seen) = self.seen.get(id.name()) else {
+        let Some(observed) = self.observed.get(id.name()) else {
             return Err(Lost);
         };
-        let wanted = self.claimed(&seen.lease);
+        let wanted = self.claimed(&observed.lease);
         match self.replace(&id, &wanted).await {
             Ok(lease) => {
                 self.see(id.name(), lease);
@@ -267,7 +267,7 @@ impl Keeper {
                 names.insert(name);
             }
         }
-        self.seen.retain(|name, _| names.contains(name));
+        self.observed.retain(|name, _| names.contains(name));
         self.looked = Some(Instant::now());
         Ok(())
     }
@@ -276,11 +276,12 @@ impl Keeper {
     /// the holder.
     fn see(&mut self, name: &str, lease: Value) {
         let since = self
-            .seen
+            .observed
             .get(name)
-            .filter(|seen| seen.lease["spec"] == lease["spec"])
-            .map_or_else(Instant::now, |seen| seen.since);
-        self.seen.insert(name.to_owned(), Seen { lease, since });
+            .filter(|observed| observed.lease["spec"] == lease["spec"])
+            .map_or_else(Instant::now, |observed| observed.since);
+        self.observed
+            .insert(name.to_owned(), ObservedLease { lease, since });
     }
 
     /// A shard that we hold has our name in its Lease; if not, somebody had reason to think that we are dead.
@@ -291,8 +292,8 @@ impl Keeper {
             .zip(&self.ids)
             .filter(|(hold, _)| **hold != Hold::Away);
         for (_, id) in held {
-            let seen = self.seen.get(id.name());
-            if seen.and_then(|seen| holder(&seen.lease)) != Some(&self.identity) {
+            let observed = self.observed.get(id.name());
+            if observed.and_then(|observed| holder(&observed.lease)) != Some(&self.identity) {
                 tracing::error!(lease = %id, "lost the lease");
                 return Err(Lost);
             }
@@ -324,8 +325,8 @@ impl Keeper {
         let anchor = self.ids[self.anchor].name().to_owned();
         if self.asker(&anchor).is_some() {
             // Answered: the annotation is free for the next one who asks.
-            if let Some(seen) = self.seen.get_mut(&anchor) {
-                remove_annotation(&mut seen.lease, &self.sharding.asks_annotation);
+            if let Some(observed) = self.observed.get_mut(&anchor) {
+                remove_annotation(&mut observed.lease, &self.sharding.asks_annotation);
             }
             self.renew().await?;
         }
@@ -353,7 +354,10 @@ impl Keeper {
 
     /// The holder of a shard that we do not hold.
     fn holder_of(&self, name: &str) -> Holder {
-        let other = self.seen.get(name).and_then(|seen| holder(&seen.lease));
+        let other = self
+            .observed
+            .get(name)
+            .and_then(|observed| holder(&observed.lease));
         match other {
             // Written, but the answer never arrived: it is taken again.
             Some(other) if other == self.identity => Holder::Nobody,
@@ -364,39 +368,41 @@ impl Keeper {
 
     /// False when no Lease of this holder has changed for the promised duration.
     fn is_alive(&self, identity: &str) -> bool {
-        self.of(identity).any(|seen| {
-            let promised = seen.lease["spec"]["leaseDurationSeconds"].as_u64();
+        self.of(identity).any(|observed| {
+            let promised = observed.lease["spec"]["leaseDurationSeconds"].as_u64();
             let promised = promised.map_or(self.sharding.times.lease, Duration::from_secs);
-            seen.since.elapsed() < promised.max(self.sharding.times.lease)
+            observed.since.elapsed() < promised.max(self.sharding.times.lease)
         })
     }
 
-    fn of<'a>(&'a self, identity: &'a str) -> impl Iterator<Item = &'a Seen> {
-        self.seen
+    fn of<'a>(&'a self, identity: &'a str) -> impl Iterator<Item = &'a ObservedLease> {
+        self.observed
             .values()
-            .filter(move |seen| holder(&seen.lease) == Some(identity))
+            .filter(move |observed| holder(&observed.lease) == Some(identity))
     }
 
     /// The number of shards of a live replica, if it differs from ours.
     fn other_number(&self) -> Option<String> {
         let ours = self.sharding.count.to_string();
-        self.seen.values().find_map(|seen| {
-            let number = annotation(&seen.lease, &self.sharding.count_annotation)?;
-            let other = holder(&seen.lease).filter(|other| *other != self.identity)?;
+        self.observed.values().find_map(|observed| {
+            let number = annotation(&observed.lease, &self.sharding.count_annotation)?;
+            let other = holder(&observed.lease).filter(|other| *other != self.identity)?;
             (number != ours && self.is_alive(other)).then(|| number.to_owned())
         })
     }
 
     fn asker(&self, name: &str) -> Option<String> {
-        let seen = self.seen.get(name)?;
-        annotation(&seen.lease, &self.sharding.asks_annotation)
+        let observed = self.observed.get(name)?;
+        annotation(&observed.lease, &self.sharding.asks_annotation)
             .filter(|asker| *asker != self.identity)
             .map(str::to_owned)
     }
 
     /// Asks a replica for shards, unless somebody else is already asking.
     async fn ask(&self, of: &str) -> Result<(), Error> {
-        let renewed = |seen: &&Seen| seen.lease["spec"]["renewTime"].as_str().map(str::to_owned);
+        let renewed = |observed: &&ObservedLease| {
+            observed.lease["spec"]["renewTime"].as_str().map(str::to_owned)
+        };
         let Some(anchor) = self.of(of).max_by_key(renewed) else {
             return Ok(());
         };
@@ -443,8 +449,8 @@ impl Keeper {
     async fn claim(&self, shard: usize) -> Result<Value, Error> {
         let id = &self.ids[shard];
         let made;
-        let lease = if let Some(seen) = self.seen.get(id.name()) {
-            &seen.lease
+        let lease = if let Some(observed) = self.observed.get(id.name()) {
+            &observed.lease
         } else {
             made = self.make(id).await?;
             &made
@@ -553,7 +559,7 @@ impl Keeper {
         join_all(shards.iter().map(|shard| self.write_freed(*shard))).await;
         for shard in shards {
             let name = self.ids[*shard].name().to_owned();
-            self.seen.remove(&name);
+            self.observed.remove(&name);
             self.shared.standing().holds[*shard] = Hold::Away;
             self.tell(ShardNews::Left, *shard);
         }
@@ -562,7 +568,7 @@ impl Keeper {
     /// Removes the holder of a shard. Best effort: otherwise it becomes free when we are gone.
     async fn write_freed(&self, shard: usize) {
         let id = &self.ids[shard];
-        let Some(seen) = self.seen.get(id.name()) else {
+        let Some(observed) = self.observed.get(id.name()) else {
             return;
         };
         let freed = |lease: &Value| {
@@ -572,7 +578,7 @@ impl Keeper {
             freed["spec"]["renewTime"] = json!(MicroTime(Timestamp::now()));
             freed
         };
-        let mut answer = self.replace(id, &freed(&seen.lease)).await;
+        let mut answer = self.replace(id, &freed(&observed.lease)).await;
         if answer.as_ref().is_err_and(Error::is_conflict)
             && let Ok(Some(lease)) = self.cluster.get::<Value>(id).await
             && holder(&lease) == Some(&self.identity)

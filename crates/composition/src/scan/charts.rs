@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::possible::ChartIndex;
 
 /// One chart of the tree. A chart that is declared twice, under two names, is listed twice.
-pub(super) struct Place<'c> {
+pub(super) struct ChartNode<'c> {
     pub(super) chart: &'c Chart,
     /// Names from the root chart down to this one.
     names: Vec<String>,
@@ -17,7 +17,7 @@ pub(super) struct Place<'c> {
     schema: Option<Value>,
 }
 
-impl Place<'_> {
+impl ChartNode<'_> {
     /// The path that its file names begin with, as in `# Source:`.
     pub(super) fn path(&self) -> String {
         self.names.join("/charts/")
@@ -29,27 +29,33 @@ impl Place<'_> {
     }
 }
 
-/// At most this many places for charts are looked at. Each name that a dependency is declared under is one, so their
+/// At most this many charts are looked at. A dependency counts once for each name that it is declared under, so their
 /// number can double with each level.
-pub(super) const MAX_PLACES: usize = 500;
+pub(super) const MAX_CHARTS: usize = 500;
 
 /// A chart and all charts below it, enabled or not; and whether the list is complete.
-pub(super) fn all(chart: &Chart) -> (Vec<Place<'_>>, bool) {
-    let mut places = Vec::new();
-    add(chart, chart.name(), &[], &[], &mut places);
-    let is_complete = places.len() <= MAX_PLACES;
-    places.truncate(MAX_PLACES);
-    (places, is_complete)
+pub(super) fn all(chart: &Chart) -> (Vec<ChartNode<'_>>, bool) {
+    let mut nodes = Vec::new();
+    add(chart, chart.name(), &[], &[], &mut nodes);
+    let is_complete = nodes.len() <= MAX_CHARTS;
+    nodes.truncate(MAX_CHARTS);
+    (nodes, is_complete)
 }
 
-fn add<'c>(chart: &'c Chart, name: &str, names: &[String], line: &[ChartIndex], places: &mut Vec<Place<'c>>) {
-    if places.len() > MAX_PLACES {
+fn add<'c>(
+    chart: &'c Chart,
+    name: &str,
+    names: &[String],
+    line: &[ChartIndex],
+    nodes: &mut Vec<ChartNode<'c>>,
+) {
+    if nodes.len() > MAX_CHARTS {
         return;
     }
-    let index = places.len();
+    let index = nodes.len();
     let names = [names, &[name.to_owned()]].concat();
     let line = [line, &[index]].concat();
-    places.push(Place {
+    nodes.push(ChartNode {
         chart,
         names: names.clone(),
         line: line.clone(),
@@ -76,18 +82,18 @@ fn add<'c>(chart: &'c Chart, name: &str, names: &[String], line: &[ChartIndex], 
         aliases.sort_unstable();
         aliases.dedup();
         for alias in aliases {
-            add(subchart, alias, &names, &line, places);
+            add(subchart, alias, &names, &line, nodes);
         }
     }
 }
 
 /// What the `values.yaml` of the chart and of the charts above it have at a path.
-pub(super) fn defaults<'v>(places: &'v [Place<'_>], index: ChartIndex, path: &[String]) -> Defaults<'v> {
-    let place = &places[index];
+pub(super) fn defaults<'v>(nodes: &'v [ChartNode<'_>], index: ChartIndex, path: &[String]) -> Defaults<'v> {
+    let node = &nodes[index];
     let mut defaults = Defaults::default();
-    for (depth, &above) in place.line.iter().enumerate() {
-        let values = &places[above].values;
-        let full: Vec<&str> = place.names[depth + 1..]
+    for (depth, &above) in node.line.iter().enumerate() {
+        let values = &nodes[above].values;
+        let full: Vec<&str> = node.names[depth + 1..]
             .iter()
             .chain(path)
             .map(String::as_str)
@@ -139,8 +145,8 @@ impl<'v> Defaults<'v> {
 }
 
 /// The texts that the chart's schema allows at a path, when it lists them all.
-pub(super) fn listed(places: &[Place<'_>], index: ChartIndex, path: &[String]) -> Option<Vec<String>> {
-    let mut at = places[index].schema.as_ref()?;
+pub(super) fn listed(nodes: &[ChartNode<'_>], index: ChartIndex, path: &[String]) -> Option<Vec<String>> {
+    let mut at = nodes[index].schema.as_ref()?;
     for key in path {
         at = if key == "*" {
             at.get("items").or_else(|| at.get("additionalProperties"))?

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use super::possible::{Hole, RELEASE_NAMESPACE};
 
-/// Something that was found.
+/// Something that was found in the output of a template.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Found {
+pub(super) enum Finding {
     /// A document is of this kind.
     Kind { api_version: String, kind: String },
     /// What is printed at this line is unknown, for the reason that the hole records.
@@ -30,7 +30,7 @@ pub(super) struct Rule {
 
 /// One way through the templates up to a point: the position in its line and its document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct State {
+pub(super) struct DocumentState {
     line: Line,
     document: Document,
 }
@@ -127,7 +127,7 @@ pub(super) struct Shape {
     pub(super) is_yaml: bool,
 }
 
-impl State {
+impl DocumentState {
     /// True when a whole document could be printed here.
     fn is_open(&self, shape: Shape) -> bool {
         let column = match (&self.line, shape.on_new_line) {
@@ -176,21 +176,21 @@ impl State {
     }
 
     /// Plain text of a template.
-    pub(super) fn text(&mut self, text: &str, at: usize, found: &mut Vec<Found>) {
+    pub(super) fn text(&mut self, text: &str, at: usize, findings: &mut Vec<Finding>) {
         let mut lines = text.split('\n');
         if let Some(first) = lines.next() {
-            self.extend(first, at, found);
+            self.extend(first, at, findings);
         }
         for line in lines {
-            self.end_line(at, found);
-            self.extend(line, at, found);
+            self.end_line(at, findings);
+            self.extend(line, at, findings);
         }
     }
 
     /// One of the texts that an action can print.
-    pub(super) fn printed(&mut self, text: &str, shape: Shape, at: usize, found: &mut Vec<Found>) {
+    pub(super) fn printed(&mut self, text: &str, shape: Shape, at: usize, findings: &mut Vec<Finding>) {
         if shape.on_new_line {
-            self.end_line(at, found);
+            self.end_line(at, findings);
         }
         if self.is_nested_start(Shape {
             on_new_line: false,
@@ -200,7 +200,7 @@ impl State {
             return;
         }
         let Some(hole) = Hole::first_in(text) else {
-            self.text(text, at, found);
+            self.text(text, at, findings);
             return;
         };
         if self.is_open(Shape {
@@ -210,7 +210,7 @@ impl State {
         {
             self.note_opaque(hole, !shape.is_yaml, at);
         }
-        self.text(text, at, found);
+        self.text(text, at, findings);
     }
 
     fn note_opaque(&mut self, hole: Hole, is_text: bool, at: usize) {
@@ -222,7 +222,7 @@ impl State {
         });
     }
 
-    fn extend(&mut self, more: &str, at: usize, found: &mut Vec<Found>) {
+    fn extend(&mut self, more: &str, at: usize, findings: &mut Vec<Finding>) {
         match &mut self.line {
             Line::Rest => {}
             Line::Value(_, text) => text.push_str(more),
@@ -230,16 +230,16 @@ impl State {
                 text.push_str(more);
                 if let Some(rest) = text.strip_prefix("---") {
                     let rest = rest.trim_start().to_owned();
-                    self.end_document(found);
+                    self.end_document(findings);
                     self.line = Line::Start(rest);
                 }
-                self.classify(false, at, found);
+                self.classify(false, at, findings);
             }
         }
     }
 
     /// Finds out whether the line matters, as soon as that is certain.
-    fn classify(&mut self, is_whole: bool, at: usize, found: &mut Vec<Found>) {
+    fn classify(&mut self, is_whole: bool, at: usize, findings: &mut Vec<Finding>) {
         let Line::Start(text) = &self.line else { return };
         let text = text.clone();
         let mut content = text.trim_start();
@@ -257,14 +257,14 @@ impl State {
             self.line = Line::Value(Key::Rule, text);
             return;
         }
-        if let Some(dash) = self.enter_item(column, content, root, found) {
+        if let Some(dash) = self.enter_item(column, content, root, findings) {
             content = text[dash..].trim_start();
             column = text.len() - content.len();
             if content.is_empty() {
                 return;
             }
         } else if column <= root && !content.chars().all(Hole::is) {
-            self.leave_section(found);
+            self.leave_section(findings);
         }
         if self.is_deep(column, root) {
             self.line = Line::Rest;
@@ -294,7 +294,7 @@ impl State {
         column: usize,
         content: &str,
         root: usize,
-        found: &mut Vec<Found>,
+        findings: &mut Vec<Finding>,
     ) -> Option<usize> {
         let rest = content.strip_prefix("- ").or((content == "-").then_some(""))?;
         let Section::Items { indent, item } = &mut self.document.section else {
@@ -310,7 +310,7 @@ impl State {
         if *indent.get_or_insert(key_at) == key_at {
             let whole = std::mem::take(item);
             let list = self.document.object.clone();
-            report_item(&whole, &list, found);
+            report_item(&whole, &list, findings);
         }
         Some(column + 2)
     }
@@ -324,10 +324,10 @@ impl State {
         }
     }
 
-    fn leave_section(&mut self, found: &mut Vec<Found>) {
+    fn leave_section(&mut self, findings: &mut Vec<Finding>) {
         match std::mem::take(&mut self.document.section) {
-            Section::Items { item, .. } => report_item(&item, &self.document.object, found),
-            Section::Rules(rules) => rules.rule.report(self.document.object.kind.as_deref(), found),
+            Section::Items { item, .. } => report_item(&item, &self.document.object, findings),
+            Section::Rules(rules) => rules.rule.report(self.document.object.kind.as_deref(), findings),
             Section::Metadata(_) | Section::Other => {}
         }
     }
@@ -369,8 +369,8 @@ impl State {
         };
     }
 
-    fn end_line(&mut self, at: usize, found: &mut Vec<Found>) {
-        self.classify(true, at, found);
+    fn end_line(&mut self, at: usize, findings: &mut Vec<Finding>) {
+        self.classify(true, at, findings);
         let line = std::mem::take(&mut self.line);
         if let Line::Start(text) = &line {
             self.note_item(text, at);
@@ -378,7 +378,7 @@ impl State {
         let Line::Value(key, text) = line else { return };
         let Document { object, section, .. } = &mut self.document;
         if let (Key::Rule, Section::Rules(rules)) = (key, section) {
-            if let Some(hole) = rules.line(&text, object.kind.as_deref(), found) {
+            if let Some(hole) = rules.line(&text, object.kind.as_deref(), findings) {
                 self.note_opaque(hole, true, at);
             }
             return;
@@ -396,7 +396,7 @@ impl State {
             }
             (Key::Namespace, _) => {
                 if Hole::first_in(&text).is_none() && !text.contains(RELEASE_NAMESPACE) && !text.is_empty() {
-                    found.push(Found::Namespace(text));
+                    findings.push(Finding::Namespace(text));
                 }
             }
             (Key::ItemApiVersion, Section::Items { item, .. }) => {
@@ -411,17 +411,17 @@ impl State {
         }
     }
 
-    fn end_document(&mut self, found: &mut Vec<Found>) {
+    fn end_document(&mut self, findings: &mut Vec<Finding>) {
         let had_items = self.is_in_list();
-        self.leave_section(found);
+        self.leave_section(findings);
         let Document { object, opaque, .. } = std::mem::take(&mut self.document);
         let is_list = object.kind.as_deref().is_some_and(|kind| kind.ends_with("List"));
         if !(had_items && is_list) {
-            object.report(found);
+            object.report(findings);
         }
         let is_whole = object.api_version.is_some() && object.kind.is_some();
         if let Some(opaque) = opaque.filter(|opaque| opaque.is_text || !is_whole || had_items) {
-            found.push(Found::Unknown {
+            findings.push(Finding::Unknown {
                 hole: opaque.hole,
                 line: opaque.line,
             });
@@ -429,9 +429,9 @@ impl State {
     }
 
     /// The end of the file.
-    pub(super) fn end(mut self, at: usize, found: &mut Vec<Found>) {
-        self.end_line(at, found);
-        self.end_document(found);
+    pub(super) fn end(mut self, at: usize, findings: &mut Vec<Finding>) {
+        self.end_line(at, findings);
+        self.end_document(findings);
     }
 
     /// Drops the content of the line, and notes that something was lost.
@@ -444,7 +444,7 @@ impl State {
 }
 
 /// Items of a typed list may omit what the list says.
-fn report_item(item: &Object, list: &Object, found: &mut Vec<Found>) {
+fn report_item(item: &Object, list: &Object, findings: &mut Vec<Finding>) {
     if *item == Object::default() {
         return;
     }
@@ -454,22 +454,22 @@ fn report_item(item: &Object, list: &Object, found: &mut Vec<Found>) {
         kind: item.kind.clone().or_else(|| of_list.map(str::to_owned)),
         line: item.line,
     }
-    .report(found);
+    .report(findings);
 }
 
 impl Object {
-    fn report(&self, found: &mut Vec<Found>) {
+    fn report(&self, findings: &mut Vec<Finding>) {
         let (Some(api_version), Some(kind)) = (&self.api_version, &self.kind) else {
             return;
         };
         let hole = Hole::first_in(kind).or_else(|| Hole::first_in(api_version));
         match hole {
-            Some(hole) => found.push(Found::Unknown {
+            Some(hole) => findings.push(Finding::Unknown {
                 hole,
                 line: self.line,
             }),
             None if kind.is_empty() || api_version.is_empty() => {}
-            None => found.push(Found::Kind {
+            None => findings.push(Finding::Kind {
                 api_version: api_version.clone(),
                 kind: kind.clone(),
             }),
@@ -479,7 +479,7 @@ impl Object {
 
 impl Rules {
     /// Reads a whole line; returns its hole if it has unknown parts.
-    fn line(&mut self, text: &str, kind: Option<&str>, found: &mut Vec<Found>) -> Option<Hole> {
+    fn line(&mut self, text: &str, kind: Option<&str>, findings: &mut Vec<Finding>) -> Option<Hole> {
         let text = text.trim_end();
         let mut content = text.trim_start();
         let column = text.len() - content.len();
@@ -490,7 +490,7 @@ impl Rules {
             if *self.dash.get_or_insert(column) != column {
                 return self.entry(rest);
             }
-            std::mem::take(&mut self.rule).report(kind, found);
+            std::mem::take(&mut self.rule).report(kind, findings);
             content = rest.trim_start();
         }
         let Some((key, value)) = content.split_once(':') else {
@@ -527,9 +527,9 @@ impl Rules {
 }
 
 impl Rule {
-    fn report(self, kind: Option<&str>, found: &mut Vec<Found>) {
+    fn report(self, kind: Option<&str>, findings: &mut Vec<Finding>) {
         if !self.verbs.is_empty() && !self.resources.is_empty() {
-            found.push(Found::Rule {
+            findings.push(Finding::Rule {
                 kind: kind.map(str::to_owned),
                 rule: self,
             });
@@ -569,16 +569,16 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<String> {
-        let mut found = Vec::new();
-        let mut state = State::default();
-        state.text(text, 1, &mut found);
-        state.end(1, &mut found);
-        found
+        let mut findings = Vec::new();
+        let mut state = DocumentState::default();
+        state.text(text, 1, &mut findings);
+        state.end(1, &mut findings);
+        findings
             .into_iter()
-            .map(|found| match found {
-                Found::Kind { api_version, kind } => format!("{api_version} {kind}"),
-                Found::Namespace(namespace) => format!("namespace {namespace}"),
-                Found::Unknown { .. } | Found::Rule { .. } => "?".to_owned(),
+            .map(|finding| match finding {
+                Finding::Kind { api_version, kind } => format!("{api_version} {kind}"),
+                Finding::Namespace(namespace) => format!("namespace {namespace}"),
+                Finding::Unknown { .. } | Finding::Rule { .. } => "?".to_owned(),
             })
             .collect()
     }
@@ -594,14 +594,14 @@ mod tests {
     fn rules_of_roles_are_read_in_both_spellings() {
         let text = "kind: Role\nrules:\n- apiGroups: [\"\", apps]\n  resources:\n  - pods\n  - \"pods/log\" # why\n  verbs: [get]\n\
                     - apiGroups:\n    - g.io\n  resources: ['*']\n  verbs:\n    - list\nsubjects: []\n";
-        let mut found = Vec::new();
-        let mut state = State::default();
-        state.text(text, 1, &mut found);
-        state.end(1, &mut found);
-        let rules: Vec<String> = found
+        let mut findings = Vec::new();
+        let mut state = DocumentState::default();
+        state.text(text, 1, &mut findings);
+        state.end(1, &mut findings);
+        let rules: Vec<String> = findings
             .into_iter()
-            .map(|found| match found {
-                Found::Rule { kind, rule } => {
+            .map(|finding| match finding {
+                Finding::Rule { kind, rule } => {
                     let Rule {
                         groups,
                         resources,

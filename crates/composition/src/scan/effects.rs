@@ -24,7 +24,7 @@ impl Effects {
         let mut to_visit = Vec::new();
         for (name, trees) in defines {
             for tree in trees.iter() {
-                visit_list(&tree.root, &mut |seen| match seen.called() {
+                visit_list(&tree.root, &mut |reference| match reference.called() {
                     Some(Called::Named(called)) => callers.entry(called).or_default().push(name),
                     Some(Called::Unknown | Called::Lookup) => to_visit.push(name.as_str()),
                     Some(Called::Set) | None => {}
@@ -42,8 +42,8 @@ impl Effects {
     /// True when a pipeline can look something up or change a variable.
     pub(super) fn of(&self, pipe: &Pipe) -> bool {
         let mut has_effect = pipe.is_assign;
-        visit_pipe(pipe, &mut |seen| {
-            has_effect |= match seen.called() {
+        visit_pipe(pipe, &mut |reference| {
+            has_effect |= match reference.called() {
                 Some(Called::Named(name)) => self.looking_up.contains(&name),
                 Some(Called::Unknown | Called::Lookup | Called::Set) => true,
                 None => false,
@@ -64,14 +64,14 @@ pub(super) fn is_blank(pipe: &Pipe) -> bool {
 /// True when a template does read `$_`.
 pub(super) fn reads_blank(tree: &Tree) -> bool {
     let mut is_read = false;
-    visit_list(&tree.root, &mut |seen| {
-        is_read |= matches!(seen, Seen::Variable(name) if name.as_bytes() == BLANK);
+    visit_list(&tree.root, &mut |reference| {
+        is_read |= matches!(reference, Reference::Variable(name) if name.as_bytes() == BLANK);
     });
     is_read
 }
 
-/// Something in a template.
-enum Seen<'t> {
+/// Something that a template refers to.
+enum Reference<'t> {
     /// A function with its arguments, except the piped one.
     Call(&'t Str, &'t [Expr]),
     /// `{{ template }}`
@@ -92,7 +92,7 @@ enum Called {
     Set,
 }
 
-impl Seen<'_> {
+impl Reference<'_> {
     fn called(&self) -> Option<Called> {
         let name = |name: &Str| Called::Named(name.lossy().into_owned());
         Some(match self {
@@ -109,13 +109,13 @@ impl Seen<'_> {
     }
 }
 
-fn visit_list<'t>(list: &'t List, see: &mut impl FnMut(Seen<'t>)) {
+fn visit_list<'t>(list: &'t List, see: &mut impl FnMut(Reference<'t>)) {
     for node in &list.nodes {
         match node {
             Node::Text { .. } | Node::Break { .. } | Node::Continue { .. } => {}
             Node::Action { pipe, .. } => visit_pipe(pipe, see),
             Node::Template { name, pipe, .. } => {
-                see(Seen::Template(name));
+                see(Reference::Template(name));
                 if let Some(pipe) = pipe {
                     visit_pipe(pipe, see);
                 }
@@ -131,10 +131,10 @@ fn visit_list<'t>(list: &'t List, see: &mut impl FnMut(Seen<'t>)) {
     }
 }
 
-fn visit_pipe<'t>(pipe: &'t Pipe, see: &mut impl FnMut(Seen<'t>)) {
+fn visit_pipe<'t>(pipe: &'t Pipe, see: &mut impl FnMut(Reference<'t>)) {
     for command in &pipe.commands {
         if let [Expr::Function { name, .. }, arguments @ ..] = &command.args[..] {
-            see(Seen::Call(name, arguments));
+            see(Reference::Call(name, arguments));
             for argument in arguments {
                 visit(argument, see);
             }
@@ -146,12 +146,12 @@ fn visit_pipe<'t>(pipe: &'t Pipe, see: &mut impl FnMut(Seen<'t>)) {
     }
 }
 
-fn visit<'t>(expression: &'t Expr, see: &mut impl FnMut(Seen<'t>)) {
+fn visit<'t>(expression: &'t Expr, see: &mut impl FnMut(Reference<'t>)) {
     match expression {
         Expr::Pipe(pipe) => visit_pipe(pipe, see),
         Expr::Chain { node, .. } => visit(node, see),
-        Expr::Variable { variable, .. } => see(Seen::Variable(&variable.name)),
-        Expr::Function { name, .. } => see(Seen::Call(name, &[])),
+        Expr::Variable { variable, .. } => see(Reference::Variable(&variable.name)),
+        Expr::Function { name, .. } => see(Reference::Call(name, &[])),
         Expr::Dot { .. }
         | Expr::Nil { .. }
         | Expr::Bool { .. }

@@ -179,10 +179,10 @@ impl<'c> Walk<'c> {
     }
 
     fn of_metadata(&mut self, chart: usize, name: &str) -> Possible {
-        let place = &self.places[chart];
-        let metadata = place.chart.metadata();
+        let node = &self.charts[chart];
+        let metadata = node.chart.metadata();
         match name {
-            "Name" => Possible::text(place.name()),
+            "Name" => Possible::text(node.name()),
             "Version" => Possible::text(&metadata.version),
             "AppVersion" => Possible::text(&metadata.app_version),
             "Type" => Possible::text(&metadata.chart_type),
@@ -242,11 +242,11 @@ impl<'c> Walk<'c> {
     /// The defaults of a value, and a hole for what a user may set instead; or all texts that the schema allows.
     fn values_texts(&mut self, chart: usize, path: &Shared<[String]>) -> Rc<[Rc<str>]> {
         let key = (chart, path.clone());
-        if let Some(known) = self.known.values_texts.get(&key) {
-            return known.clone();
+        if let Some(cached) = self.memo.values_texts.get(&key) {
+            return cached.clone();
         }
         let mut texts: Vec<Rc<str>> = Vec::new();
-        if let Some(listed) = charts::listed(self.places, chart, path) {
+        if let Some(listed) = charts::listed(self.charts, chart, path) {
             texts.extend(listed.into_iter().map(Rc::from));
         } else {
             let defaults = self.defaults(chart, path).into_iter();
@@ -256,12 +256,12 @@ impl<'c> Walk<'c> {
             texts.push(hole.as_char().to_string().into());
         }
         let texts: Rc<[Rc<str>]> = texts.into();
-        self.known.values_texts.insert(key, texts.clone());
+        self.memo.values_texts.insert(key, texts.clone());
         texts
     }
 
     fn defaults(&mut self, chart: usize, path: &[String]) -> Vec<&'c Value> {
-        let defaults = charts::defaults(self.places, chart, path);
+        let defaults = charts::defaults(self.charts, chart, path);
         self.steps.spend(defaults.visited);
         defaults.found
     }
@@ -336,8 +336,8 @@ impl<'c> Walk<'c> {
     /// The default keys of a value, and a hole for other keys that a user may set.
     fn values_keys(&mut self, chart: usize, path: &Shared<[String]>) -> Possible {
         let key = (chart, path.clone());
-        if let Some(known) = self.known.values_keys.get(&key) {
-            return known.clone();
+        if let Some(cached) = self.memo.values_keys.get(&key) {
+            return cached.clone();
         }
         let hole = self.hole_of(&Alternative::Values(chart, path.clone()));
         let mut names = BTreeSet::new();
@@ -352,7 +352,7 @@ impl<'c> Walk<'c> {
             .into_iter()
             .map(|name| Alternative::Text(name.as_str().into()));
         let keys: Possible = names.chain([Alternative::Hole(hole)]).collect();
-        self.known.values_keys.insert(key, keys.clone());
+        self.memo.values_keys.insert(key, keys.clone());
         keys
     }
 
@@ -413,11 +413,11 @@ impl<'c> Walk<'c> {
     /// The results of a pure function for each combination of the values of its arguments.
     fn called(&mut self, function: &str, arguments: &[Possible]) -> Possible {
         let key = (function.to_owned(), arguments.to_vec());
-        if let Some(known) = self.known.called.get(&key) {
-            return known.clone();
+        if let Some(cached) = self.memo.called.get(&key) {
+            return cached.clone();
         }
         let result = self.call_each(function, arguments);
-        self.known.called.insert(key, result.clone());
+        self.memo.called.insert(key, result.clone());
         result
     }
 
@@ -460,14 +460,14 @@ impl<'c> Walk<'c> {
     fn call_pure(&mut self, function: &str, arguments: Vec<GoValue>) -> Option<String> {
         let key = (function.to_owned(), arguments.len());
         self.steps.spend(STEPS_OF_A_CALL);
-        if !self.known.calls.contains_key(&key) {
+        if !self.memo.calls.contains_key(&key) {
             let mut words = vec![function.to_owned()];
             words.extend((0..arguments.len()).map(|i| format!("(index . {i})")));
             let mut set = Set::new("gotpl", helm::functions::all().clone());
             set.parse("call", format!("{{{{ {} }}}}", words.join(" "))).ok()?;
-            self.known.calls.insert(key.clone(), set);
+            self.memo.calls.insert(key.clone(), set);
         }
-        let set = self.known.calls.get(&key)?;
+        let set = self.memo.calls.get(&key)?;
         let result = set
             .execute("call", GoValue::list(arguments), &Options::default())
             .ok()?;

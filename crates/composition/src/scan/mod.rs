@@ -23,8 +23,8 @@ use gotemplate::set::Set;
 use helm::chart::Chart;
 use serde_json::Value;
 
-use self::charts::Place;
-use self::document::{Found, Rule};
+use self::charts::ChartNode;
+use self::document::{Finding, Rule};
 use self::possible::{Alternative, Hole, Possible};
 use self::walk::{Defines, Walk};
 
@@ -121,17 +121,17 @@ impl fmt::Display for Unresolved {
 /// Walks through a chart and all its subcharts.
 pub fn scan(chart: &Chart) -> Scan {
     let mut scan = Scan::default();
-    let (places, is_complete) = charts::all(chart);
+    let (nodes, is_complete) = charts::all(chart);
     if !is_complete {
         let what = format!(
             "it has more subcharts, counted once for each name they are declared under, than the {} that the scan follows",
-            charts::MAX_PLACES
+            charts::MAX_CHARTS
         );
         scan.note(&format!("{}/Chart.yaml", chart.name()), 1, what);
     }
     scan.definitions(chart);
-    let (files, defines) = scan.parsed(&places);
-    let mut walk = Walk::new(&places, defines);
+    let (files, defines) = scan.parsed(&nodes);
+    let mut walk = Walk::new(&nodes, defines);
     for (path, index, tree) in files {
         let root = Possible::one(Alternative::Root(index));
         let cut = walk.file(&tree, root);
@@ -149,14 +149,14 @@ type Executed = (String, usize, Rc<Tree>);
 impl Scan {
     /// The templates that are executed, and all that are called by name. A name may have several templates: which one
     /// is called depends on which subcharts are enabled.
-    fn parsed(&mut self, places: &[Place<'_>]) -> (Vec<Executed>, Defines) {
+    fn parsed(&mut self, nodes: &[ChartNode<'_>]) -> (Vec<Executed>, Defines) {
         let mut files = Vec::new();
         let mut defines: HashMap<String, Vec<Rc<Tree>>> = HashMap::new();
         let mut known = HashSet::new();
-        for (index, place) in places.iter().enumerate() {
-            let is_library = place.chart.metadata().chart_type == "library";
-            for file in place.chart.templates() {
-                let path = format!("{}/{}", place.path(), file.name);
+        for (index, node) in nodes.iter().enumerate() {
+            let is_library = node.chart.metadata().chart_type == "library";
+            for file in node.chart.templates() {
+                let path = format!("{}/{}", node.path(), file.name);
                 let base = file.name.rsplit('/').next().unwrap_or_default();
                 let is_partial = base.starts_with('_');
                 let mut set = Set::new("gotpl", helm::functions::all().clone());
@@ -187,17 +187,17 @@ impl Scan {
     fn take(&mut self, path: &str, walk: &mut Walk<'_>) {
         // NOTES.txt is printed and creates no objects, but its lookups count.
         let is_notes = path.ends_with("NOTES.txt");
-        for found in std::mem::take(&mut walk.found) {
-            match found {
+        for finding in std::mem::take(&mut walk.findings) {
+            match finding {
                 _ if is_notes => {}
-                Found::Kind { api_version, kind } => {
+                Finding::Kind { api_version, kind } => {
                     self.kinds.insert(Kind { api_version, kind });
                 }
-                Found::Namespace(namespace) => {
+                Finding::Namespace(namespace) => {
                     self.namespaces.insert(namespace);
                 }
-                Found::Rule { kind, rule } => self.take_rule(kind.as_deref(), &rule),
-                Found::Unknown { hole, line } => {
+                Finding::Rule { kind, rule } => self.take_rule(kind.as_deref(), &rule),
+                Finding::Unknown { hole, line } => {
                     let what = format!("what is rendered depends on {}", walk.holes.reason(hole));
                     self.note(path, line, what);
                 }

@@ -7,8 +7,8 @@ use gotemplate::ast::{Branch, Expr, List, Node, Pipe, Tree};
 use gotemplate::set::Set;
 use gotemplate::stack::Stack;
 
-use super::charts::Place;
-use super::document::{Found, Shape, State};
+use super::charts::ChartNode;
+use super::document::{DocumentState, Finding, Shape};
 use super::effects::{self, Effects};
 use super::possible::{self, Alternative, ChartIndex, Hole, Holes, MAX_TEXT, Possible, Shared};
 use super::steps::{Cut, Steps};
@@ -44,13 +44,13 @@ pub(super) trait Sink: Clone + Ord {
 
 /// A walk through the templates of a chart.
 pub(super) struct Walk<'c> {
-    pub(super) places: &'c [Place<'c>],
+    pub(super) charts: &'c [ChartNode<'c>],
     defines: Defines,
     effects: Effects,
     pub(super) holes: Holes,
-    pub(super) found: Vec<Found>,
+    pub(super) findings: Vec<Finding>,
     pub(super) lookups: BTreeSet<Lookup>,
-    pub(super) known: Known,
+    pub(super) memo: Memo,
     /// What named templates do to the ways through the file that is being executed.
     followed: BTreeMap<Following, Followed>,
     pub(super) steps: Steps,
@@ -72,7 +72,7 @@ type ValuesPath = (ChartIndex, Shared<[String]>);
 
 /// Results for the whole chart, kept for later calls.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Memo {
     /// What a named template, or a text passed to `tpl`, prints for a dot. The flag is true inside a text passed to
     /// `tpl`, because lookups there are listed separately. `None` while it is being evaluated.
     printed: BTreeMap<(Printing, Possible, bool), Option<Possible>>,
@@ -96,14 +96,14 @@ struct Following {
     name: String,
     dot: Possible,
     line: usize,
-    ways: Vec<State>,
+    ways: Vec<DocumentState>,
 }
 
 /// The ways at the end of a named template, and what was found in it.
 #[derive(Clone)]
 struct Followed {
-    ways: Vec<State>,
-    found: Vec<Found>,
+    ways: Vec<DocumentState>,
+    findings: Vec<Finding>,
     line: usize,
 }
 
@@ -157,15 +157,15 @@ impl Scope {
 }
 
 impl<'c> Walk<'c> {
-    pub(super) fn new(places: &'c [Place<'c>], defines: Defines) -> Self {
+    pub(super) fn new(charts: &'c [ChartNode<'c>], defines: Defines) -> Self {
         Self {
-            places,
+            charts,
             effects: Effects::new(&defines),
             defines,
             holes: Holes::default(),
-            found: Vec::new(),
+            findings: Vec::new(),
             lookups: BTreeSet::new(),
-            known: Known::default(),
+            memo: Memo::default(),
             followed: BTreeMap::new(),
             steps: Steps::default(),
             stack: Stack::new(MAX_STACK),
@@ -187,11 +187,11 @@ impl<'c> Walk<'c> {
             .filter(|(_, byte)| **byte == b'\n')
             .map(|(at, _)| at)
             .collect();
-        let mut ways = vec![State::default()];
+        let mut ways = vec![DocumentState::default()];
         self.list(tree, &tree.root, &mut Scope::new(tree, dot), &mut ways);
         let line = self.line;
         for way in ways {
-            way.end(line, &mut self.found);
+            way.end(line, &mut self.findings);
         }
         self.steps.cut()
     }
@@ -460,7 +460,13 @@ impl<'c> Walk<'c> {
     }
 
     /// [`through`](Self::through) for ways in documents, whose results are kept because they are always the same.
-    fn through_documents(&mut self, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<State>) {
+    fn through_documents(
+        &mut self,
+        name: &str,
+        dot: &Possible,
+        trees: &[Rc<Tree>],
+        ways: &mut Vec<DocumentState>,
+    ) {
         self.steps.spend(1 + dot.size() + ways.len());
         ways.sort();
         ways.dedup();
@@ -470,24 +476,24 @@ impl<'c> Walk<'c> {
             line: self.line,
             ways: std::mem::take(ways),
         };
-        if let Some(known) = self.followed.get(&following) {
-            self.steps.spend(known.ways.len() + known.found.len());
-            ways.extend(known.ways.iter().cloned());
-            self.found.extend(known.found.iter().cloned());
-            self.line = known.line;
+        if let Some(followed) = self.followed.get(&following) {
+            self.steps.spend(followed.ways.len() + followed.findings.len());
+            ways.extend(followed.ways.iter().cloned());
+            self.findings.extend(followed.findings.iter().cloned());
+            self.line = followed.line;
             return;
         }
         ways.extend(following.ways.iter().cloned());
-        let found_before = std::mem::take(&mut self.found);
+        let findings_before = std::mem::take(&mut self.findings);
         self.through(name, dot, trees, ways);
-        let mut found = std::mem::replace(&mut self.found, found_before);
-        found.sort();
-        found.dedup();
-        self.found.extend(found.iter().cloned());
+        let mut findings = std::mem::replace(&mut self.findings, findings_before);
+        findings.sort();
+        findings.dedup();
+        self.findings.extend(findings.iter().cloned());
         if self.goes_on() {
             let followed = Followed {
                 ways: ways.clone(),
-                found,
+                findings,
                 line: self.line,
             };
             self.followed.insert(following, followed);
@@ -537,8 +543,8 @@ impl<'c> Walk<'c> {
     ) -> Possible {
         let key = (printing, dot.clone(), self.is_in_text());
         self.steps.spend(1 + dot.size());
-        match self.known.printed.get(&key) {
-            Some(Some(known)) => return known.clone(),
+        match self.memo.printed.get(&key) {
+            Some(Some(cached)) => return cached.clone(),
             Some(None) => {
                 let what = match key.0 {
                     Printing::Named(name) => format!("the named template {name:?}, which calls itself"),
@@ -548,7 +554,7 @@ impl<'c> Walk<'c> {
             }
             None => {}
         }
-        self.known.printed.insert(key.clone(), None);
+        self.memo.printed.insert(key.clone(), None);
         let mut ways = vec![Text::default()];
         print(self, &mut ways);
         let texts = ways.into_iter().map(|way| match way {
@@ -557,9 +563,9 @@ impl<'c> Walk<'c> {
         });
         let printed = texts.collect::<Possible>().bounded(&mut self.holes);
         if self.goes_on() {
-            self.known.printed.insert(key, Some(printed.clone()));
+            self.memo.printed.insert(key, Some(printed.clone()));
         } else {
-            self.known.printed.remove(&key);
+            self.memo.printed.remove(&key);
         }
         printed
     }
@@ -668,11 +674,11 @@ impl Sink for Text {
     }
 }
 
-impl Sink for State {
+impl Sink for DocumentState {
     const MAX_WAYS: usize = 96;
 
     fn plain(&mut self, text: &str, walk: &mut Walk<'_>) {
-        self.text(text, walk.line, &mut walk.found);
+        self.text(text, walk.line, &mut walk.findings);
     }
 
     fn is_indifferent(&self, shape: Shape) -> bool {
@@ -684,7 +690,7 @@ impl Sink for State {
     }
 
     fn print(&mut self, text: &str, shape: Shape, walk: &mut Walk<'_>) {
-        self.printed(text, shape, walk.line, &mut walk.found);
+        self.printed(text, shape, walk.line, &mut walk.findings);
     }
 
     fn blur(&mut self, walk: &mut Walk<'_>) {

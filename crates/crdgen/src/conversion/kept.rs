@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// The values kept for the other side of each change, by the version of the change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Kept(BTreeMap<String, Vec<Difference>>);
+pub(super) struct KeptValues(BTreeMap<String, Vec<Difference>>);
 
 /// A path at which the original values differ from the result of converting them back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::
     Value::deserialize(deserializer).map(Some)
 }
 
-impl Kept {
+impl KeptValues {
     /// Parses an annotation. A damaged one counts as empty: reading an object must not fail because of it.
     pub(super) fn read(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()

@@ -26,7 +26,7 @@ pub use change::Changes;
 use change::{Change, Direction};
 pub use check::{check, check_own};
 use form::Form;
-use kept::Kept;
+use kept::KeptValues;
 
 /// The annotation of a CRD that holds the changes between its versions, and the data needed to apply them.
 pub const CONVERSION: &str = "krateo.io/conversion";
@@ -189,7 +189,7 @@ impl Conversion {
             Some(_) => return,
         };
         let annotation = object["metadata"]["annotations"][KEPT].as_str();
-        let mut kept = annotation.map(Kept::read).unwrap_or_default();
+        let mut kept = annotation.map(KeptValues::read).unwrap_or_default();
         for change in changes {
             turn(change, direction, &mut spec, &mut kept);
         }
@@ -279,7 +279,7 @@ impl Conversion {
 }
 
 /// Converts values over one change. Values that do not survive are kept, and those kept for this side are put back.
-fn turn(change: &Change, direction: Direction, values: &mut Value, kept: &mut Kept) {
+fn turn(change: &Change, direction: Direction, values: &mut Value, kept: &mut KeptValues) {
     let before = values.clone();
     let name = change.since.to_string();
     change.turn(values, direction);

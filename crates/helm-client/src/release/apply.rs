@@ -6,7 +6,7 @@ use cluster::{Applied, Apply, Cluster, ObjectId};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
-use super::objects::{Identity, Place, Target};
+use super::objects::{Identity, ObjectRef, Target};
 use super::obstacle::Obstacles;
 use super::ownership::{Checked, Owner};
 use super::{Error, Live, Progress, Tell, conflict};
@@ -144,9 +144,9 @@ pub(super) async fn write(
                         created,
                     });
                     if created {
-                        let place = Place::Named(live.id.clone());
+                        let reference = ObjectRef::Named(live.id.clone());
                         written.made.push(Target {
-                            place,
+                            reference,
                             ..target.clone()
                         });
                     }
@@ -205,9 +205,9 @@ pub(super) async fn put_as_is(
     object: &Value,
     force: &Force<'_>,
 ) -> Result<(Live, bool), cluster::Error> {
-    let id = match &target.place {
-        Place::Named(id) => id.clone(),
-        Place::Unnamed { resource, namespace } => {
+    let id = match &target.reference {
+        ObjectRef::Named(id) => id.clone(),
+        ObjectRef::Unnamed { resource, namespace } => {
             let made = cluster
                 .create_named_by_server(resource, namespace.as_deref(), object, MANAGER)
                 .await?;

@@ -26,7 +26,7 @@ const MAX_CLAIMED: usize = 1000;
 const CLAIMED_SERVED_AGE: Duration = Duration::from_mins(1);
 
 /// What the objects of a release should be.
-pub(super) struct Wanted<'a> {
+pub(super) struct ChangeSpec<'a> {
     pub(super) action: Action,
     pub(super) owner: Owner,
     pub(super) manifest: &'a str,
@@ -73,14 +73,14 @@ impl Releases {
     /// Plans a change; only reads.
     pub(super) async fn plan_change(
         &self,
-        wanted: &Wanted<'_>,
+        spec: &ChangeSpec<'_>,
         current: Option<&Record>,
         others: &[Record],
     ) -> Result<Plan, Error> {
-        let namespace = &wanted.owner.namespace;
-        let (crds, defined) = self.locate_crds(&wanted.crds, namespace).await?;
-        let manifest = at_length(namespace, wanted.manifest.len(), || {
-            objects::parse(wanted.manifest, "the manifest")
+        let namespace = &spec.owner.namespace;
+        let (crds, defined) = self.locate_crds(&spec.crds, namespace).await?;
+        let manifest = at_length(namespace, spec.manifest.len(), || {
+            objects::parse(spec.manifest, "the manifest")
         });
         let manifest = manifest.await??;
         let objects = objects::locate(&self.cluster, manifest, namespace, &defined).await?;
@@ -99,22 +99,22 @@ impl Releases {
         }
         let mut existing = None;
         let mut checked = Checked::new();
-        if !wanted.take_ownership {
-            let word = match wanted.action {
+        if !spec.take_ownership {
+            let word = match spec.action {
                 Action::Install => "install",
                 Action::Upgrade | Action::Rollback | Action::Uninstall => "update",
             };
             let new: Vec<&Target> = added(&objects, &deployed).collect();
-            let looked_at: Vec<&Target> = match wanted.owner.parent {
+            let looked_at: Vec<&Target> = match spec.owner.parent {
                 Some(_) => objects.iter().collect(),
                 None => new.clone(),
             };
             checked =
-                apply::check_ownership(&self.cluster, looked_at.into_iter(), &wanted.owner, word).await?;
+                apply::check_ownership(&self.cluster, looked_at.into_iter(), &spec.owner, word).await?;
             let there = new.into_iter().filter_map(Target::id);
             let there = there.filter(|id| checked.contains_key(id));
             existing = Some(there.map(ObjectId::path).collect());
-            self.check_hooks(wanted, word).await?;
+            self.check_hooks(spec, word).await?;
         }
         let dropped = remove::dropped(earlier, &objects);
         Ok(Plan {
@@ -129,20 +129,20 @@ impl Releases {
 
     /// Checks, before anything is written, that no hook of the action takes over an object that does not belong to
     /// the release.
-    async fn check_hooks(&self, wanted: &Wanted<'_>, word: &'static str) -> Result<(), Error> {
-        if wanted.owner.parent.is_none() || !self.options.hooks {
+    async fn check_hooks(&self, spec: &ChangeSpec<'_>, word: &'static str) -> Result<(), Error> {
+        if spec.owner.parent.is_none() || !self.options.hooks {
             return Ok(());
         }
-        let (before, after) = wanted.action.events();
-        let hooks = wanted.hooks.iter();
+        let (before, after) = spec.action.events();
+        let hooks = spec.hooks.iter();
         for hook in hooks.filter(|hook| hook.runs_at(&before) || hook.runs_at(&after)) {
-            let target = match self.hook_target(hook, &wanted.owner.namespace).await {
+            let target = match self.hook_target(hook, &spec.owner.namespace).await {
                 // A kind that the release itself defines has no objects yet.
                 Err(Error::Locate { .. } | Error::Unserved { .. }) => continue,
                 target => target?,
             };
             if let Some(id) = target.as_ref().and_then(Target::id) {
-                self.check_hook(&wanted.owner, id, word).await?;
+                self.check_hook(&spec.owner, id, word).await?;
             }
         }
         Ok(())

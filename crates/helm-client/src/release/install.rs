@@ -4,7 +4,7 @@ use cluster::{Apply, ObjectId};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 
-use super::change::{Change, Wanted};
+use super::change::{Change, ChangeSpec};
 use super::ownership::Owner;
 use super::{Action, Deployed, Desired, Error, Releases, apply};
 use crate::json;
@@ -32,8 +32,8 @@ impl Releases {
             });
         }
         let others: Vec<_> = observed.newest.iter().cloned().collect();
-        let wanted = Wanted::of(desired, self.owner_of(desired), Action::Install);
-        let plan = self.plan_change(&wanted, None, &others).await?;
+        let spec = ChangeSpec::of(desired, self.owner_of(desired), Action::Install);
+        let plan = self.plan_change(&spec, None, &others).await?;
         if self.options.create_namespace {
             self.make_namespace(&desired.namespace).await?;
         }
@@ -109,7 +109,7 @@ impl Releases {
     }
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ChangeSpec<'a> {
     pub(super) fn of(desired: &'a Desired, owner: Owner, action: Action) -> Self {
         Self {
             action,

@@ -61,7 +61,7 @@ pub use touched::{Role, Touched, touched};
 pub use uninstall::Uninstalled;
 
 use crate::authenticity::{Parent, RecordKeys};
-use crate::records::{Observed, Provenance, RECORD_PLACES, Record, Records};
+use crate::records::{Observed, Provenance, RECORD_SLOTS, Record, Records};
 use drift::{DriftedObject, Settled};
 use ownership::Owner;
 
@@ -428,7 +428,7 @@ async fn at_length<T>(namespace: &str, bytes: usize, work: impl FnOnce() -> T) -
     if bytes <= SHORT {
         return Ok(work());
     }
-    let worked = RECORD_PLACES.run_here(namespace, work).await;
+    let worked = RECORD_SLOTS.run_here(namespace, work).await;
     worked.map_err(Error::Busy)
 }
 

@@ -10,7 +10,7 @@ use super::{Error, UnservedType};
 /// An object of a release and where it belongs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Target {
-    pub(super) place: Place,
+    pub(super) reference: ObjectRef,
     /// The object as in the manifest.
     pub(super) manifest: Value,
     /// True when only a foreign record names it.
@@ -22,7 +22,7 @@ pub(super) struct Target {
 
 /// Where an object belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum ObjectRef {
     Named(ObjectId),
     /// The server generates the name (`generateName`).
     Unnamed {
@@ -36,16 +36,16 @@ pub(super) type Identity<'a> = (&'a str, &'a str, Option<&'a str>, &'a str);
 
 impl Target {
     pub(super) fn id(&self) -> Option<&ObjectId> {
-        match &self.place {
-            Place::Named(id) => Some(id),
-            Place::Unnamed { .. } => None,
+        match &self.reference {
+            ObjectRef::Named(id) => Some(id),
+            ObjectRef::Unnamed { .. } => None,
         }
     }
 
     pub(super) fn kind(&self) -> &str {
-        match &self.place {
-            Place::Named(id) => &id.resource().kind,
-            Place::Unnamed { resource, .. } => &resource.kind,
+        match &self.reference {
+            ObjectRef::Named(id) => &id.resource().kind,
+            ObjectRef::Unnamed { resource, .. } => &resource.kind,
         }
     }
 
@@ -178,13 +178,13 @@ pub(super) async fn locate(
             }
             continue;
         }
-        let place = resource.and_then(|resource| place(resource, &manifest, namespace));
-        let place = place.map_err(|source| Error::Locate {
+        let reference = resource.and_then(|resource| reference(resource, &manifest, namespace));
+        let reference = reference.map_err(|source| Error::Locate {
             object: named(&manifest),
             source: Box::new(source),
         })?;
         targets.push(Target {
-            place,
+            reference,
             manifest,
             is_claimed: false,
             is_outdated: false,
@@ -232,9 +232,9 @@ pub(super) async fn locate_earlier(
         };
         let is_outdated = manifest["apiVersion"] != resource.api_version().as_str();
         manifest["apiVersion"] = Value::from(resource.api_version());
-        if let Ok(place @ Place::Named(_)) = place(resource, &manifest, namespace) {
+        if let Ok(reference @ ObjectRef::Named(_)) = reference(resource, &manifest, namespace) {
             targets.push(Target {
-                place,
+                reference,
                 manifest,
                 is_claimed: false,
                 is_outdated,
@@ -244,15 +244,15 @@ pub(super) async fn locate_earlier(
     Ok(targets)
 }
 
-fn place(resource: ResourceId, manifest: &Value, namespace: &str) -> Result<Place, cluster::Error> {
+fn reference(resource: ResourceId, manifest: &Value, namespace: &str) -> Result<ObjectRef, cluster::Error> {
     let metadata = |key: &str| manifest["metadata"][key].as_str().filter(|text| !text.is_empty());
     if metadata("name").is_none() && metadata("generateName").is_some() {
         let namespace = resource
             .namespaced
             .then(|| metadata("namespace").unwrap_or(namespace).to_owned());
-        return Ok(Place::Unnamed { resource, namespace });
+        return Ok(ObjectRef::Unnamed { resource, namespace });
     }
-    ObjectId::in_manifest(resource, manifest, Some(namespace)).map(Place::Named)
+    ObjectId::in_manifest(resource, manifest, Some(namespace)).map(ObjectRef::Named)
 }
 
 /// A description of an object, before it is located.

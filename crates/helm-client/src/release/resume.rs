@@ -1,6 +1,6 @@
 //! Resumes an action that was interrupted.
 
-use super::change::{Change, Wanted, recorded_crds};
+use super::change::{Change, ChangeSpec, recorded_crds};
 use super::{Action, Deployed, Desired, Error, Releases, Undone, told};
 use crate::records::{Observed, Record};
 use helm::release::Status;
@@ -70,7 +70,7 @@ impl Releases {
             (Action::Install | Action::Upgrade, Some(desired)) => desired.crds.clone(),
             (Action::Install | Action::Upgrade, None) => recorded_crds(&release.chart.files),
         };
-        let wanted = Wanted {
+        let spec = ChangeSpec {
             action,
             owner: self.owner(release),
             manifest: &release.manifest,
@@ -80,7 +80,7 @@ impl Releases {
         };
         let current = observed.older_deployed.as_ref();
         let others = self.below(&record, current).await?;
-        let plan = match self.plan_change(&wanted, current, &others).await {
+        let plan = match self.plan_change(&spec, current, &others).await {
             Ok(plan) => plan,
             Err(failure) if failure.is_transient() => return Err(failure),
             Err(failure) => return Err(self.end_unplanned(action, record, failure).await),
@@ -93,7 +93,7 @@ impl Releases {
         Ok(Change {
             action,
             plan,
-            take_ownership: wanted.take_ownership,
+            take_ownership: spec.take_ownership,
             current: current.cloned(),
             others,
             resumed: true,

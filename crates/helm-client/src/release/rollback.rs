@@ -4,7 +4,7 @@ use helm::hook::HookExecution;
 use helm::release::{ApplyMethod, Info, Release};
 use jiff::Timestamp;
 
-use super::change::{Change, Wanted};
+use super::change::{Change, ChangeSpec};
 use super::{Action, Deployed, Error, Releases, Resumed};
 use crate::records::{Observed, Provenance, Record};
 
@@ -43,7 +43,7 @@ impl Releases {
         let current = observed.deployed();
         let others = observed.beside_deployed();
         let (release, provenance) = self.rollback_to(target, observed);
-        let wanted = Wanted {
+        let spec = ChangeSpec {
             action: Action::Rollback,
             owner: self.owner(&release),
             manifest: &release.manifest.clone(),
@@ -51,7 +51,7 @@ impl Releases {
             crds: Vec::new(),
             take_ownership: false,
         };
-        let plan = self.plan_change(&wanted, current, &others).await?;
+        let plan = self.plan_change(&spec, current, &others).await?;
         let provenance = Provenance {
             existing: plan.existing.clone(),
             ..provenance

@@ -5,7 +5,7 @@ use helm::engine::Rendered;
 use helm::hook::Hook;
 use helm::resource_policy::{OnUninstall, RESOURCE_POLICY};
 
-use super::objects::{self, Place, Target};
+use super::objects::{self, ObjectRef, Target};
 use super::{Action, Error, Releases, at_length};
 use crate::json::{self, Meta};
 use crate::records::Record;
@@ -114,20 +114,20 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
         } else {
             role
         };
-        Touched::new(target.place, path, role)
+        Touched::new(target.reference, path, role)
     });
     Ok(touched.collect())
 }
 
 impl Touched {
-    fn new(place: Place, path: &str, role: Role) -> Self {
-        let (resource, namespace, name) = match place {
-            Place::Named(id) => (
+    fn new(reference: ObjectRef, path: &str, role: Role) -> Self {
+        let (resource, namespace, name) = match reference {
+            ObjectRef::Named(id) => (
                 id.resource().clone(),
                 id.namespace().map(str::to_owned),
                 Some(id.name().to_owned()),
             ),
-            Place::Unnamed { resource, namespace } => (resource, namespace, None),
+            ObjectRef::Unnamed { resource, namespace } => (resource, namespace, None),
         };
         Self {
             resource,

@@ -1,6 +1,6 @@
 //! Upgrades a release (Helm's `pkg/action/upgrade.go`, with its rollback on failure).
 
-use super::change::{Change, Wanted};
+use super::change::{Change, ChangeSpec};
 use super::{Action, Deployed, Desired, Error, Releases};
 use crate::records::Observed;
 
@@ -26,8 +26,8 @@ impl Releases {
             });
         };
         let others = observed.beside_deployed();
-        let wanted = Wanted::of(desired, self.owner_of(desired), Action::Upgrade);
-        let plan = self.plan_change(&wanted, Some(current), &others).await?;
+        let spec = ChangeSpec::of(desired, self.owner_of(desired), Action::Upgrade);
+        let plan = self.plan_change(&spec, Some(current), &others).await?;
         let record = self
             .begin_desired(desired, observed, Action::Upgrade, plan.existing.clone())
             .await?;

@@ -7,8 +7,8 @@ use helm::context::{Answer, LookupKey};
 use serde_json::{Value, json};
 
 use super::events::{self, Event};
-use super::pool::{Party, Place};
-use super::{ANSWER_PLACES, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
+use super::pool::{Party, Slot};
+use super::{ANSWER_SLOTS, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
 use crate::release::UnservedType;
 
 /// A lookup of a template.
@@ -96,7 +96,7 @@ pub(super) struct Answers<'a, J> {
     /// The memory that the known objects take, in bytes.
     weight: usize,
     /// Held while that is a lot.
-    place: Option<Place>,
+    slot: Option<Slot>,
     pub(super) known: BTreeMap<LookupKey, Answer>,
     pub(super) lookups: Vec<Lookup>,
     /// True when something was found.
@@ -113,7 +113,7 @@ impl<'a, J: Judge> Answers<'a, J> {
             party,
             ask_first,
             weight: 0,
-            place: None,
+            slot: None,
             known: BTreeMap::new(),
             lookups: Vec::new(),
             has_found: false,
@@ -249,7 +249,7 @@ impl<'a, J: Judge> Answers<'a, J> {
         Ok(Some(Answer::Found(list.into())))
     }
 
-    /// Adds an object to the memory in use. When that gets large, it waits for a place.
+    /// Adds an object to the memory in use. When that gets large, it waits for a slot.
     async fn weigh(&mut self, key: &LookupKey, object: &Value) -> Result<(), Error> {
         self.weight = self.weight.saturating_add(memory(object));
         if self.weight > MEMORY_OF_ANSWERS {
@@ -261,8 +261,8 @@ impl<'a, J: Judge> Answers<'a, J> {
             };
             return Err(Error::TooMuch { what });
         }
-        if self.weight > FEW_ANSWERS && self.place.is_none() {
-            self.place = Some(ANSWER_PLACES.place(self.party).await?);
+        if self.weight > FEW_ANSWERS && self.slot.is_none() {
+            self.slot = Some(ANSWER_SLOTS.slot(self.party).await?);
         }
         Ok(())
     }

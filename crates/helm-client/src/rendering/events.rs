@@ -10,9 +10,9 @@ use super::Busy;
 /// An event of a render.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It waited for a place, successfully or not.
+    /// It waited for a slot, successfully or not.
     Waited(Duration),
-    /// It got no place: it `waited` too long, the caller `left`, the namespace's line was `full`, or the process is
+    /// It got no slot: it `waited` too long, the caller `left`, the namespace's line was `full`, or the process is
     /// `ending`.
     Refused(&'static str),
     /// It exceeded the limit of this name.
@@ -78,25 +78,25 @@ mod tests {
             told.iter().any(is_wanted)
         };
         let pool = Pool::new(1, Duration::from_millis(1)).told();
-        let _held = pool.place("a").await.unwrap();
-        pool.place("b").await.unwrap_err();
+        let _held = pool.slot("a").await.unwrap();
+        pool.slot("b").await.unwrap_err();
         assert!(told(|event| *event == Event::Refused("waited")));
         assert!(told(|event| matches!(event, Event::Waited(_))));
 
-        let mut left = Box::pin(pool.place("b"));
+        let mut left = Box::pin(pool.slot("b"));
         assert!(left.as_mut().now_or_never().is_none());
         drop(left);
         assert!(told(|event| *event == LEFT));
 
         // Pools for other work than renders report nothing.
         let pool = Pool::new(1, Duration::from_mins(1));
-        let _held = pool.place("a").await.unwrap();
+        let _held = pool.slot("a").await.unwrap();
         let mut waiting = Vec::new();
         let full = loop {
-            let mut place = Box::pin(pool.place("b"));
-            match place.as_mut().now_or_never() {
-                Some(place) => break place.unwrap_err(),
-                None => waiting.push(place),
+            let mut slot = Box::pin(pool.slot("b"));
+            match slot.as_mut().now_or_never() {
+                Some(slot) => break slot.unwrap_err(),
+                None => waiting.push(slot),
             }
         };
         assert!(matches!(full, Busy::Full { .. }), "{full}");

@@ -1,8 +1,8 @@
 //! Where templates run: a few at once, on threads of their own, with a deadline, and namespaces take turns.
 //!
 //! A chart's templates are untrusted programs. On the threads that serve everybody, a slow one would block all
-//! others; here it only takes one place, for as long as it is allowed, and its namespace never has all places. All
-//! namespaces with long renders lately share a limited number of places, so one is left for quick renders.
+//! others; here it only takes one slot, for as long as it is allowed, and its namespace never has all slots. All
+//! namespaces with long renders lately share a limited number of slots, so one is left for quick renders.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,13 +20,13 @@ use super::events::{self, Event};
 /// How long templates may run. The limit on steps is reached within half of that, unless the machine is slow.
 pub const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a render waits for a place, at most.
-pub const PLACE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a render waits for a slot, at most.
+pub const SLOT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many renders run at once, at most: their memory together is less than a pod has.
-pub(super) const MOST_PLACES: usize = 3;
+pub(super) const MOST_SLOTS: usize = 3;
 
-/// How many renders of one namespace wait for a place, at most.
+/// How many renders of one namespace wait for a slot, at most.
 const MOST_WAITING: usize = 100;
 
 /// A namespace counts as heavy when one of its renders took longer than this lately. Many short ones do not count.
@@ -68,7 +68,7 @@ impl<'a> From<&'a String> for Party<'a> {
     }
 }
 
-/// No place became free in time.
+/// No slot became free in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The namespace's turn did not come.
@@ -95,11 +95,11 @@ pub enum Busy {
     NoThread(String),
 }
 
-/// A number of places for CPU-bound work, and the queue for them.
+/// A number of slots for CPU-bound work, and the queue for them.
 #[derive(Debug, Clone)]
 pub struct Pool {
     state: Arc<Mutex<State>>,
-    place_timeout: Duration,
+    slot_timeout: Duration,
     /// True when its waits are reported as those of renders.
     is_told: bool,
 }
@@ -107,11 +107,11 @@ pub struct Pool {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// How many places a namespace may have.
+    /// How many slots a namespace may have.
     most: usize,
-    /// The places that each namespace has, by the parts that use them; namespaces without places are left out.
+    /// The slots that each namespace has, by the parts that use them; namespaces without slots are left out.
     held: HashMap<String, Vec<String>>,
-    /// How many places all heavy namespaces have together.
+    /// How many slots all heavy namespaces have together.
     held_by_heavy: usize,
     /// The longest render time of each namespace, fading with time.
     spent: HashMap<String, Spent>,
@@ -125,9 +125,9 @@ struct State {
 #[derive(Debug)]
 struct Turn {
     part: String,
-    /// How many requests of the same part had a place or waited before it.
+    /// How many requests of the same part had a slot or waited before it.
     round: usize,
-    tell: oneshot::Sender<Place>,
+    tell: oneshot::Sender<Slot>,
 }
 
 /// The longest time that was spent, which fades gradually.
@@ -145,9 +145,9 @@ impl Spent {
     }
 }
 
-/// Passes its place to the next in line when it is dropped.
+/// Passes its slot to the next in line when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     state: Arc<Mutex<State>>,
     namespace: String,
     part: String,
@@ -157,25 +157,25 @@ pub(super) struct Place {
 
 static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Pool::new(processors.clamp(2, MOST_PLACES), PLACE_TIMEOUT).told()
+    Pool::new(processors.clamp(2, MOST_SLOTS), SLOT_TIMEOUT).told()
 });
 
 impl Pool {
-    /// A pool of `places`; work waits at most `place_timeout` for one. A namespace may have all but one, or the only
+    /// A pool of `slots`; work waits at most `slot_timeout` for one. A namespace may have all but one, or the only
     /// one; all heavy namespaces (with work of more than a second lately) together may not have more than that.
-    pub fn new(places: usize, place_timeout: Duration) -> Self {
-        let places = places.max(1);
+    pub fn new(slots: usize, slot_timeout: Duration) -> Self {
+        let slots = slots.max(1);
         Self {
             state: Arc::new(Mutex::new(State {
-                free: places,
-                most: places.saturating_sub(1).max(1),
+                free: slots,
+                most: slots.saturating_sub(1).max(1),
                 held: HashMap::new(),
                 held_by_heavy: 0,
                 spent: HashMap::new(),
                 lines: HashMap::new(),
                 turns: VecDeque::new(),
             })),
-            place_timeout,
+            slot_timeout,
             is_told: false,
         }
     }
@@ -186,12 +186,12 @@ impl Pool {
         Self { is_told, ..self }
     }
 
-    /// The pool of this process, whose memory all renders share: one place per processor, at least 2 and at most 3.
+    /// The pool of this process, whose memory all renders share: one slot per processor, at least 2 and at most 3.
     pub fn of_process() -> &'static Self {
         &OF_PROCESS
     }
 
-    /// How many places one namespace may have: fewer than there are, so that one is left for others.
+    /// How many slots one namespace may have: fewer than there are, so that one is left for others.
     pub fn share(&self) -> usize {
         lock(&self.state).most
     }
@@ -202,7 +202,7 @@ impl Pool {
     /// the start for a heavy namespace.
     ///
     /// # Errors
-    /// When no place becomes free in time, or no thread can be started.
+    /// When no slot becomes free in time, or no thread can be started.
     ///
     /// # Panics
     /// When `work` does.
@@ -211,7 +211,7 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce(Deadline) -> T + Send + 'static,
     {
-        let place = self.place(party).await?;
+        let slot = self.slot(party).await?;
         let given_up = GivenUp::default();
         let is_given_up = given_up.0.clone();
         let (tell, outcome) = oneshot::channel();
@@ -219,7 +219,7 @@ impl Pool {
         let run = move || {
             let _inside = runtime.enter();
             let begun = Instant::now();
-            let background = Background::after(if place.is_heavy {
+            let background = Background::after(if slot.is_heavy {
                 Duration::ZERO
             } else {
                 BACKGROUND
@@ -234,7 +234,7 @@ impl Pool {
             // A span lasts until it is dropped everywhere: the waiting caller should drop it last, not a thread that
             // may end late.
             drop(span);
-            drop(place);
+            drop(slot);
             // Nobody may be waiting any more.
             drop(tell.send(outcome));
         };
@@ -251,17 +251,17 @@ impl Pool {
     /// to other threads. For short work on borrowed data.
     ///
     /// # Errors
-    /// When no place becomes free in time.
+    /// When no slot becomes free in time.
     pub(crate) async fn run_here<T>(&self, namespace: &str, work: impl FnOnce() -> T) -> Result<T, Busy> {
-        let _place = self.place(namespace).await?;
+        let _slot = self.slot(namespace).await?;
         Ok(match Handle::current().runtime_flavor() {
             RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
             _ => work(),
         })
     }
 
-    /// A place for a namespace, until it is dropped.
-    pub(super) async fn place(&self, party: impl Into<Party<'_>>) -> Result<Place, Busy> {
+    /// A slot for a namespace, until it is dropped.
+    pub(super) async fn slot(&self, party: impl Into<Party<'_>>) -> Result<Slot, Busy> {
         let Party {
             name: namespace,
             part,
@@ -279,16 +279,16 @@ impl Pool {
             since: Instant::now(),
             refusal: Some(events::LEFT),
         };
-        let place = match tokio::time::timeout(self.place_timeout, turn).await {
-            Ok(Ok(place)) => Ok(place),
+        let slot = match tokio::time::timeout(self.slot_timeout, turn).await {
+            Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) => Err(Busy::Ending),
             Err(_) => Err(Busy::Waited {
                 namespace: namespace.to_owned(),
-                waited: self.place_timeout,
+                waited: self.slot_timeout,
             }),
         };
-        waiting.refusal = place.as_ref().err().map(events::refusal);
-        place
+        waiting.refusal = slot.as_ref().err().map(events::refusal);
+        slot
     }
 
     fn tell(&self, event: Event) {
@@ -298,11 +298,11 @@ impl Pool {
     }
 }
 
-/// Reports how long a request waited when it is dropped, and why it got no place.
+/// Reports how long a request waited when it is dropped, and why it got no slot.
 struct Waiting<'a> {
     pool: &'a Pool,
     since: Instant,
-    /// `None` once it has its place.
+    /// `None` once it has its slot.
     refusal: Option<Event>,
 }
 
@@ -372,14 +372,14 @@ impl State {
             && (self.held_by_heavy < self.most || !self.is_heavy(namespace, now))
     }
 
-    fn take(&mut self, namespace: String, part: String, state: &Arc<Mutex<State>>) -> Place {
+    fn take(&mut self, namespace: String, part: String, state: &Arc<Mutex<State>>) -> Slot {
         let now = Instant::now();
         let is_heavy = self.is_heavy(&namespace, now);
         self.free -= 1;
         self.held_by_heavy += usize::from(is_heavy);
         let held = self.held.entry(namespace.clone()).or_default();
         held.push(part.clone());
-        Place {
+        Slot {
             state: state.clone(),
             namespace,
             part,
@@ -388,19 +388,19 @@ impl State {
         }
     }
 
-    fn give_back(&mut self, place: &Place) {
+    fn give_back(&mut self, slot: &Slot) {
         let now = Instant::now();
         self.free += 1;
-        self.held_by_heavy -= usize::from(place.is_heavy);
-        if let Some(held) = self.held.get_mut(&place.namespace) {
-            if let Some(at) = held.iter().position(|part| *part == place.part) {
+        self.held_by_heavy -= usize::from(slot.is_heavy);
+        if let Some(held) = self.held.get_mut(&slot.namespace) {
+            if let Some(at) = held.iter().position(|part| *part == slot.part) {
                 held.swap_remove(at);
             }
             if held.is_empty() {
-                self.held.remove(&place.namespace);
+                self.held.remove(&slot.namespace);
             }
         }
-        self.charge(&place.namespace, now.duration_since(place.since), now);
+        self.charge(&slot.namespace, now.duration_since(slot.since), now);
     }
 
     fn charge(&mut self, namespace: &str, time: Duration, now: Instant) {
@@ -418,7 +418,7 @@ impl State {
         }
     }
 
-    fn line_up(&mut self, namespace: &str, part: &str) -> Result<oneshot::Receiver<Place>, Busy> {
+    fn line_up(&mut self, namespace: &str, part: &str) -> Result<oneshot::Receiver<Slot>, Busy> {
         let line = self.lines.entry(namespace.to_owned()).or_default();
         line.retain(|waiting| !waiting.tell.is_closed());
         if line.len() >= MOST_WAITING {
@@ -440,7 +440,7 @@ impl State {
         Ok(receiver)
     }
 
-    /// The next in line, if any: among the waiting requests of namespaces that may have another place, those of
+    /// The next in line, if any: among the waiting requests of namespaces that may have another slot, those of
     /// namespaces that are not heavy come first.
     fn next(&mut self) -> Option<(String, Turn)> {
         let now = Instant::now();
@@ -467,7 +467,7 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let next = {
             let mut state = lock(&self.state);
@@ -476,9 +476,9 @@ impl Drop for Place {
                 .next()
                 .map(|(namespace, Turn { part, tell, .. })| (tell, state.take(namespace, part, &self.state)))
         };
-        // If the receiver gives up at this moment, the place is dropped here, which must not happen under the lock.
-        if let Some((tell, place)) = next {
-            drop(tell.send(place));
+        // If the receiver gives up at this moment, the slot is dropped here, which must not happen under the lock.
+        if let Some((tell, slot)) = next {
+            drop(tell.send(slot));
         }
     }
 }
@@ -498,20 +498,20 @@ mod tests {
 
     use super::*;
 
-    fn pool(places: usize) -> Pool {
-        Pool::new(places, Duration::from_secs(20))
+    fn pool(slots: usize) -> Pool {
+        Pool::new(slots, Duration::from_secs(20))
     }
 
-    /// Which of the waiting requests have a place now.
-    fn arrived<F>(waiting: &mut Vec<(&'static str, std::pin::Pin<Box<F>>)>) -> Vec<(&'static str, Place)>
+    /// Which of the waiting requests have a slot now.
+    fn arrived<F>(waiting: &mut Vec<(&'static str, std::pin::Pin<Box<F>>)>) -> Vec<(&'static str, Slot)>
     where
-        F: Future<Output = Result<Place, Busy>>,
+        F: Future<Output = Result<Slot, Busy>>,
     {
         let mut context = Context::from_waker(Waker::noop());
         let mut found = Vec::new();
         waiting.retain_mut(|(name, turn)| match turn.as_mut().poll(&mut context) {
-            Poll::Ready(place) => {
-                found.push((*name, place.unwrap()));
+            Poll::Ready(slot) => {
+                found.push((*name, slot.unwrap()));
                 false
             }
             Poll::Pending => true,
@@ -519,20 +519,20 @@ mod tests {
         found
     }
 
-    fn names(places: &[(&'static str, Place)]) -> Vec<&'static str> {
-        places.iter().map(|(name, _)| *name).collect()
+    fn names(slots: &[(&'static str, Slot)]) -> Vec<&'static str> {
+        slots.iter().map(|(name, _)| *name).collect()
     }
 
     #[tokio::test]
-    async fn a_namespace_has_all_places_but_one() {
+    async fn a_namespace_has_all_slots_but_one() {
         let pool = pool(3);
         let mut waiting: Vec<_> = ["a", "a", "a", "b", "c"]
             .into_iter()
-            .map(|name| (name, Box::pin(pool.place(name))))
+            .map(|name| (name, Box::pin(pool.slot(name))))
             .collect();
         let mut held = arrived(&mut waiting);
         assert_eq!(names(&held), ["a", "a", "b"]);
-        // A place that `a` gives back goes to the next in line, which may be `a` again.
+        // A slot that `a` gives back goes to the next in line, which may be `a` again.
         held.remove(0);
         let more = arrived(&mut waiting);
         assert_eq!(names(&more), ["a"]);
@@ -545,7 +545,7 @@ mod tests {
         let pool = pool(2);
         let mut waiting: Vec<_> = ["a", "z", "a", "a", "a", "b", "b", "c"]
             .into_iter()
-            .map(|name| (name, Box::pin(pool.place(name))))
+            .map(|name| (name, Box::pin(pool.slot(name))))
             .collect();
         let mut held = arrived(&mut waiting);
         assert_eq!(names(&held), ["a", "z"]);
@@ -565,10 +565,10 @@ mod tests {
         let of = |part: &'static str| Party { name: "edge", part };
         let mut waiting: Vec<_> = ["greedy", "greedy", "greedy", "modest", "greedy", "modest"]
             .into_iter()
-            .map(|part| (part, Box::pin(pool.place(of(part)))))
+            .map(|part| (part, Box::pin(pool.slot(of(part)))))
             .collect();
         let mut held = arrived(&mut waiting);
-        assert_eq!(names(&held), ["greedy"], "one cluster has all places but one");
+        assert_eq!(names(&held), ["greedy"], "one cluster has all slots but one");
         let mut order = Vec::new();
         while !held.is_empty() {
             held.remove(0);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_that_took_long_leave_a_place_to_others() {
+    async fn those_that_took_long_leave_a_slot_to_others() {
         let pool = pool(2);
         let charge = |namespace: &str, time: Duration| {
             lock(&pool.state).charge(namespace, time, Instant::now());
@@ -590,7 +590,7 @@ mod tests {
         charge("c", HEAVY / 2);
         let mut waiting: Vec<_> = ["a", "b", "c", "d"]
             .into_iter()
-            .map(|name| (name, Box::pin(pool.place(name))))
+            .map(|name| (name, Box::pin(pool.slot(name))))
             .collect();
         let mut held = arrived(&mut waiting);
         assert_eq!(names(&held), ["a", "c"]);
@@ -616,16 +616,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_not_lost_with_one_who_gives_up() {
+    async fn a_slot_is_not_lost_with_one_who_gives_up() {
         let pool = pool(1);
-        let held = pool.place("a").await.unwrap();
-        let mut waiting = vec![("a", Box::pin(pool.place("a"))), ("b", Box::pin(pool.place("b")))];
+        let held = pool.slot("a").await.unwrap();
+        let mut waiting = vec![("a", Box::pin(pool.slot("a"))), ("b", Box::pin(pool.slot("b")))];
         assert!(arrived(&mut waiting).is_empty());
         drop(waiting.remove(0));
         drop(held);
-        // `b` was given the place, and gives up before it takes it.
+        // `b` was given the slot, and gives up before it takes it.
         waiting.clear();
-        assert!(pool.place("c").await.is_ok());
+        assert!(pool.slot("c").await.is_ok());
         let state = lock(&pool.state);
         assert_eq!(state.free, 1);
         assert!(state.held.is_empty() && state.lines.is_empty() && state.turns.is_empty());
@@ -634,31 +634,31 @@ mod tests {
     #[tokio::test]
     async fn who_waits_too_long_is_told_so() {
         let pool = Pool::new(1, Duration::from_millis(1));
-        let _held = pool.place("a").await.unwrap();
+        let _held = pool.slot("a").await.unwrap();
         let waited = Busy::Waited {
             namespace: "b".to_owned(),
             waited: Duration::from_millis(1),
         };
-        assert_eq!(pool.place("b").await.unwrap_err(), waited);
+        assert_eq!(pool.slot("b").await.unwrap_err(), waited);
     }
 
     #[tokio::test]
     async fn a_namespace_has_so_many_waiting_and_no_more() {
         let pool = pool(2);
-        let _held = pool.place("a").await.unwrap();
+        let _held = pool.slot("a").await.unwrap();
         let mut waiting: Vec<_> = (0..MOST_WAITING)
-            .map(|_| ("a", Box::pin(pool.place("a"))))
+            .map(|_| ("a", Box::pin(pool.slot("a"))))
             .collect();
         assert!(arrived(&mut waiting).is_empty());
         let full = Busy::Full {
             namespace: "a".to_owned(),
             waiting: MOST_WAITING,
         };
-        assert_eq!(pool.place("a").await.unwrap_err(), full);
-        assert!(pool.place("b").await.is_ok());
+        assert_eq!(pool.slot("a").await.unwrap_err(), full);
+        assert!(pool.slot("b").await.is_ok());
         // Requests that were given up do not count.
         drop(waiting.remove(0));
-        let mut one_more = vec![("a", Box::pin(pool.place("a")))];
+        let mut one_more = vec![("a", Box::pin(pool.slot("a")))];
         assert!(arrived(&mut one_more).is_empty());
     }
 
@@ -680,7 +680,7 @@ mod tests {
             .await
             .unwrap();
         task.abort();
-        // The place is free again, and not before the work ends.
+        // The slot is free again, and not before the work ends.
         pool.run("b", Duration::from_secs(1), |_| ()).await.unwrap();
     }
 
@@ -748,7 +748,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_leaves_the_place_to_others() {
+    async fn a_panic_leaves_the_slot_to_others() {
         let pool = pool(1);
         let task = tokio::spawn({
             let pool = pool.clone();

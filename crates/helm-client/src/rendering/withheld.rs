@@ -7,7 +7,7 @@
 use std::fmt;
 
 use helm::chart::Chart;
-use helm::engine::{self, Place, TemplateFailure};
+use helm::engine::{self, Position, TemplateFailure};
 use helm::manifest;
 
 /// Shorter texts are withheld even if the chart contains them: many short ones could spell out a secret piece by
@@ -18,7 +18,7 @@ const TELLING: usize = 12;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Withheld {
     /// The position, if it is in a file of the chart.
-    place: Option<String>,
+    position: Option<String>,
     /// The chart's message there, if it is the chart's own literal.
     said: Option<String>,
 }
@@ -27,7 +27,7 @@ impl Withheld {
     /// What was rendered is not valid.
     pub fn objects() -> Self {
         Self {
-            place: None,
+            position: None,
             said: None,
         }
     }
@@ -36,7 +36,7 @@ impl Withheld {
     pub(super) fn of(error: &engine::Error, chart: &Chart) -> Option<Self> {
         match error {
             engine::Error::Template(failure) => Some(Self {
-                place: place(failure),
+                position: position(failure),
                 // The name of the exceeded limit reveals next to nothing of the answers.
                 said: failure.limit.map(|limit| limit.to_string()).or_else(|| {
                     let refusal = failure.refusal.clone();
@@ -44,7 +44,7 @@ impl Withheld {
                 }),
             }),
             engine::Error::Manifest(invalid) => Some(Self {
-                place: Some(match &invalid.error {
+                position: Some(match &invalid.error {
                     manifest::Error::Yaml { path, .. } | manifest::Error::Head { path, .. } => path.clone(),
                 }),
                 said: None,
@@ -61,12 +61,12 @@ impl Withheld {
 
 impl fmt::Display for Withheld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.place, &self.said) {
-            (Some(place), Some(said)) => write!(f, "execution error at ({place}): {said}"),
+        match (&self.position, &self.said) {
+            (Some(position), Some(said)) => write!(f, "execution error at ({position}): {said}"),
             (None, Some(said)) => write!(f, "execution error: {said}"),
-            (place, None) => {
-                let what = match place {
-                    Some(place) => format!("template {place}"),
+            (position, None) => {
+                let what = match position {
+                    Some(position) => format!("template {position}"),
                     None => "what the chart renders to".to_owned(),
                 };
                 write!(
@@ -82,10 +82,10 @@ impl fmt::Display for Withheld {
 impl std::error::Error for Withheld {}
 
 /// The innermost position in a file of the chart; texts passed to `tpl` are not in one.
-fn place(failure: &TemplateFailure) -> Option<String> {
-    let is_of_chart = |place: &&Place| !place.source_line.is_empty();
-    let place = failure.trace.iter().rev().find(is_of_chart)?;
-    Some(format!("{}:{}", place.file, place.line))
+fn position(failure: &TemplateFailure) -> Option<String> {
+    let is_of_chart = |position: &&Position| !position.source_line.is_empty();
+    let position = failure.trace.iter().rev().find(is_of_chart)?;
+    Some(format!("{}:{}", position.file, position.line))
 }
 
 /// True when a template of the chart or of a subchart contains the text between quotes.

@@ -82,9 +82,9 @@ impl Error {
     }
 }
 
-/// The parts of a chart before they are checked.
+/// A chart that is being put together from its files.
 #[derive(Default)]
-struct Parts {
+struct ChartBuilder {
     chart: Chart,
     has_metadata: bool,
     /// The files below `charts/`, by the first part of their path.
@@ -98,18 +98,18 @@ pub(super) fn chart(files: Vec<File>, budget: &mut Budget, depth: usize) -> Resu
             limit: budget.max_nesting(),
         });
     }
-    let mut parts = Parts::default();
+    let mut builder = ChartBuilder::default();
     for file in files.iter().filter(|file| file.name == "Chart.yaml") {
-        parts.read_metadata(file)?;
+        builder.read_metadata(file)?;
     }
     for file in files.into_iter().filter(|file| file.name != "Chart.yaml") {
-        parts.sort_in(file, budget.helm())?;
+        builder.sort_in(file, budget.helm())?;
     }
-    let Parts {
+    let ChartBuilder {
         mut chart,
         has_metadata,
         subcharts,
-    } = parts;
+    } = builder;
     if !has_metadata {
         return Err(Error::NoChartYaml);
     }
@@ -186,7 +186,7 @@ fn document(file: &'static str, text: &[u8]) -> Result<Value, Error> {
     yaml::parse_typed(text).map_err(|source| Error::Yaml { file, source })
 }
 
-impl Parts {
+impl ChartBuilder {
     fn read_metadata(&mut self, file: &File) -> Result<(), Error> {
         self.has_metadata = true;
         let file = ("Chart.yaml", &file.data);

@@ -19,7 +19,7 @@ pub struct TemplateFailure {
     /// Helm's message.
     message: String,
     /// The positions from the rendered file down to the failing expression.
-    pub trace: Vec<Place>,
+    pub trace: Vec<Position>,
     /// The chart's own message, from `fail` or `required`.
     pub refusal: Option<String>,
     /// The limit that the render exceeded.
@@ -28,7 +28,7 @@ pub struct TemplateFailure {
 
 /// A position in a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The full path of the file, or `gotpl` for a text passed to `tpl`.
     pub file: String,
     /// The line, from 1.
@@ -56,7 +56,7 @@ impl TemplateFailure {
         let location = text.split(": ").nth(1).unwrap_or_default();
         let message = text.rsplit(": ").next().unwrap_or_default();
         let file = error.file.lossy().into_owned();
-        let place = Place {
+        let position = Position {
             source_line: line_of(source(&file), error.line),
             file,
             line: error.line,
@@ -65,7 +65,7 @@ impl TemplateFailure {
         };
         Self {
             message: format!("parse error at ({location}): {message}"),
-            trace: vec![place],
+            trace: vec![position],
             refusal: None,
             limit: None,
         }
@@ -73,7 +73,7 @@ impl TemplateFailure {
 
     /// A file whose output exceeds a limit once it is read as objects.
     pub(super) fn output(file: &str, limit: Limit) -> Self {
-        let place = Place {
+        let position = Position {
             file: file.to_owned(),
             line: 1,
             column: None,
@@ -82,7 +82,7 @@ impl TemplateFailure {
         };
         Self {
             message: format!("template {file}:1: {limit}, including the objects that it prints"),
-            trace: vec![place],
+            trace: vec![position],
             refusal: None,
             limit: Some(limit),
         }
@@ -97,14 +97,14 @@ impl TemplateFailure {
         let mut trace = Vec::new();
         let mut current = Some(error);
         while let Some(error) = current {
-            trace.extend(error.place().map(|place| {
-                let file = place.location.file.to_string();
-                Place {
-                    source_line: line_of(source(&file), place.location.line),
+            trace.extend(error.context().map(|context| {
+                let file = context.location.file.to_string();
+                Position {
+                    source_line: line_of(source(&file), context.location.line),
                     file,
-                    line: place.location.line,
-                    column: Some(place.location.column),
-                    expression: place.node.clone(),
+                    line: context.location.line,
+                    column: Some(context.location.column),
+                    expression: context.node.clone(),
                 }
             }));
             current = error.inner().or_else(|| within_tpl(error));
@@ -129,13 +129,13 @@ fn within_tpl(error: &exec::Error) -> Option<&exec::Error> {
 /// Where a render exceeded a limit: the rendered file, and the templates it called.
 ///
 /// The limit on nested templates is also Go's, and keeps Go's message.
-fn cut_off(limit: Option<Limit>, trace: &[Place]) -> Option<String> {
+fn cut_off(limit: Option<Limit>, trace: &[Position]) -> Option<String> {
     let limit = match limit? {
         Limit::Depth(_) | Limit::Stack(_) => return None,
         limit @ (Limit::Steps(_) | Limit::Memory(_) | Limit::Output(_) | Limit::Time(_)) => limit,
     };
     let (first, last) = (trace.first()?, trace.last()?);
-    let at = |place: &Place| format!("{}:{}", place.file, place.line);
+    let at = |position: &Position| format!("{}:{}", position.file, position.line);
     Some(if trace.len() == 1 {
         format!("template {}: {limit}", at(first))
     } else {

@@ -33,7 +33,7 @@ mod chart_struct;
 mod failure;
 mod scope;
 
-pub use self::failure::{Place, TemplateFailure};
+pub use self::failure::{Position, TemplateFailure};
 pub use gotemplate::exec::{Limit, Limits};
 
 /// The name of the root template, which Helm's messages show for texts passed to `tpl`.

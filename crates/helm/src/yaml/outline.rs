@@ -65,16 +65,17 @@ enum Form {
     Indentless,
 }
 
-/// Which entries of a mapping are returned.
+/// The part of a document that a mapping is in, which decides whether its entries are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    /// Those of the document.
+enum Section {
+    /// The outermost mapping of the document.
     Outermost,
-    /// Those of `metadata`.
+    /// `metadata`.
     Metadata,
-    /// Those of a table in `metadata`.
+    /// A table in `metadata`.
     Table,
-    Nothing,
+    /// Any other; its entries are not returned.
+    Other,
 }
 
 /// An open collection.
@@ -83,7 +84,7 @@ struct Level<'t> {
     form: Form,
     /// The last key has no value yet, or the last `-` no entry.
     is_pending: bool,
-    kept: Kept,
+    section: Section,
     key: &'t str,
     entries: Vec<(Cow<'t, str>, Glance<'t>)>,
 }
@@ -125,7 +126,7 @@ impl<'t> Outliner<'t> {
             let is_kept = self
                 .levels
                 .last()
-                .is_some_and(|level| level.kept != Kept::Nothing);
+                .is_some_and(|level| level.section != Section::Other);
             let whole = plain_end(content)? == content.len();
             return (whole && !is_kept).then_some(());
         }
@@ -176,7 +177,7 @@ impl<'t> Outliner<'t> {
         if !level.is_pending {
             return None;
         }
-        self.open(column, form, Kept::Nothing)
+        self.open(column, form, Section::Other)
     }
 
     /// Starts an entry of a mapping.
@@ -185,15 +186,15 @@ impl<'t> Outliner<'t> {
             self.close();
         }
         match self.levels.last() {
-            None if self.outermost.is_none() => self.open(column, Form::Mapping, Kept::Outermost)?,
+            None if self.outermost.is_none() => self.open(column, Form::Mapping, Section::Outermost)?,
             Some(level) if level.column == column && level.form == Form::Mapping => {}
             Some(level) if level.column < column && level.is_pending => {
-                let kept = match level.kept {
-                    Kept::Outermost if level.key.eq_ignore_ascii_case("metadata") => Kept::Metadata,
-                    Kept::Metadata => Kept::Table,
-                    Kept::Outermost | Kept::Table | Kept::Nothing => Kept::Nothing,
+                let section = match level.section {
+                    Section::Outermost if level.key.eq_ignore_ascii_case("metadata") => Section::Metadata,
+                    Section::Metadata => Section::Table,
+                    Section::Outermost | Section::Table | Section::Other => Section::Other,
                 };
-                self.open(column, Form::Mapping, kept)?;
+                self.open(column, Form::Mapping, section)?;
             }
             _ => return None,
         }
@@ -209,7 +210,7 @@ impl<'t> Outliner<'t> {
         last.is_some_and(|level| level.form == Form::Indentless && level.column == column)
     }
 
-    fn open(&mut self, column: usize, form: Form, kept: Kept) -> Option<()> {
+    fn open(&mut self, column: usize, form: Form, section: Section) -> Option<()> {
         if self.levels.len() == MAX_LEVELS {
             return None;
         }
@@ -217,7 +218,7 @@ impl<'t> Outliner<'t> {
             column,
             form,
             is_pending: form != Form::Mapping,
-            kept,
+            section,
             key: "",
             entries: Vec::new(),
         });
@@ -251,7 +252,7 @@ impl<'t> Outliner<'t> {
         let Some(level) = self.levels.last_mut() else {
             return;
         };
-        if std::mem::take(&mut level.is_pending) && level.kept != Kept::Nothing {
+        if std::mem::take(&mut level.is_pending) && level.section != Section::Other {
             level.entries.push((Cow::Borrowed(level.key), value));
         }
     }
@@ -259,10 +260,10 @@ impl<'t> Outliner<'t> {
     /// Handles a value on the line of its key or `-`.
     fn value(&mut self, text: &'t str) -> Option<()> {
         let level = self.levels.last()?;
-        let (kept, column) = (level.kept, level.column);
+        let (section, column) = (level.section, level.column);
         let value = match text.as_bytes() {
             [quote @ (b'"' | b'\''), ..] => {
-                let (quoted, rest) = split_quoted(text, *quote, kept == Kept::Nothing)?;
+                let (quoted, rest) = split_quoted(text, *quote, section == Section::Other)?;
                 ends(rest)?;
                 Glance::String(Cow::Borrowed(quoted))
             }
@@ -270,14 +271,14 @@ impl<'t> Outliner<'t> {
                 let rest = flow(text, 0)?;
                 ends(rest)?;
                 let is_empty = text.len() - rest.len() == 2;
-                let has_fields = matches!(kept, Kept::Outermost | Kept::Metadata) && !is_empty;
+                let has_fields = matches!(section, Section::Outermost | Section::Metadata) && !is_empty;
                 match text.as_bytes() {
                     [b'[', ..] => Glance::Array,
                     _ if has_fields => return None,
                     _ => Glance::Object(Vec::new()),
                 }
             }
-            [b'|' | b'>', ..] if kept == Kept::Nothing => {
+            [b'|' | b'>', ..] if section == Section::Other => {
                 self.block_scalar(&text[1..], column + 1)?;
                 Glance::Null
             }
@@ -287,7 +288,7 @@ impl<'t> Outliner<'t> {
                 if end == text.len() {
                     self.continues_from = Some(column + 1);
                 }
-                if kept == Kept::Nothing && !may_be_infinite(plain) {
+                if section == Section::Other && !may_be_infinite(plain) {
                     Glance::Null
                 } else {
                     resolved(plain)?
@@ -592,7 +593,7 @@ spec:
 "#;
 
     /// Reduces what the parser returns to what an outline contains.
-    fn reduced<'g>(seen: &Glance<'g>, kept: Kept) -> Glance<'g> {
+    fn reduced<'g>(seen: &Glance<'g>, section: Section) -> Glance<'g> {
         let Glance::Object(entries) = seen else {
             return match seen {
                 Glance::Null => Glance::Null,
@@ -602,14 +603,14 @@ spec:
                 Glance::Array | Glance::Object(_) => Glance::Array,
             };
         };
-        let inner = |key: &str| match kept {
-            Kept::Outermost if key.eq_ignore_ascii_case("metadata") => Kept::Metadata,
-            Kept::Metadata => Kept::Table,
-            Kept::Outermost | Kept::Table | Kept::Nothing => Kept::Nothing,
+        let inner = |key: &str| match section {
+            Section::Outermost if key.eq_ignore_ascii_case("metadata") => Section::Metadata,
+            Section::Metadata => Section::Table,
+            Section::Outermost | Section::Table | Section::Other => Section::Other,
         };
         let reduced = entries
             .iter()
-            .filter(|_| kept != Kept::Nothing)
+            .filter(|_| section != Section::Other)
             .map(|(key, value)| (key.clone(), reduced(value, inner(key))));
         Glance::Object(reduced.collect())
     }
@@ -620,7 +621,7 @@ spec:
             return false;
         };
         let source = reader::read(text.as_bytes());
-        let seen = parsed_glance(&source, |seen| format!("{:?}", reduced(seen, Kept::Outermost)));
+        let seen = parsed_glance(&source, |seen| format!("{:?}", reduced(seen, Section::Outermost)));
         assert_eq!(seen, Ok(format!("{outline:?}")), "{text}");
         true
     }

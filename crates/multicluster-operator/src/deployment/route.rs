@@ -26,7 +26,7 @@ use crate::context::{Context, Shared};
 use crate::key::{Key, Kind};
 use crate::message::chain;
 use crate::pass;
-use crate::registry::{ClusterId, Registry, State};
+use crate::registry::{ClusterId, ClusterState, Registry};
 
 /// How many deployments are routed concurrently.
 const WORKERS: u16 = 8;
@@ -45,11 +45,11 @@ struct Router {
     ctx: Shared,
     queue: Queue<Key>,
     backoff: Backoff<Key>,
-    known: Mutex<HashMap<Key, Known>>,
+    assignments: Mutex<HashMap<Key, Assignment>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Assignment {
     version: String,
     /// Its cluster, once it is known.
     target: Option<ClusterId>,
@@ -71,7 +71,7 @@ pub(crate) async fn route(
         queue: Queue::new(ctx.telemetry.queue(), Capacity::of(WORKERS)),
         backoff: Backoff::new(ctx.min_retry, ctx.max_retry),
         ctx,
-        known: Mutex::default(),
+        assignments: Mutex::default(),
     });
     let hearing = async {
         while let Some(id) = until.run_until_cancelled(changes.recv()).await.flatten() {
@@ -98,7 +98,7 @@ impl Router {
                     self.saw(&deployment, Priority::Low);
                 }
                 Ok(Event::InitDone) => {
-                    let known: Vec<Key> = lock(&self.known).keys().cloned().collect();
+                    let known: Vec<Key> = lock(&self.assignments).keys().cloned().collect();
                     let gone = known.iter().filter(|key| !listing.contains(key));
                     gone.for_each(|key| self.gone(key));
                 }
@@ -117,8 +117,8 @@ impl Router {
             return;
         }
         let version = deployment.resource_version().unwrap_or_default();
-        let mut known = lock(&self.known);
-        let entry = known.entry(key.clone()).or_default();
+        let mut assignments = lock(&self.assignments);
+        let entry = assignments.entry(key.clone()).or_default();
         if entry.version != version {
             entry.version = version;
             self.queue.add(key, priority);
@@ -126,7 +126,8 @@ impl Router {
     }
 
     fn gone(&self, key: &Key) {
-        let target = lock(&self.known).remove(key).and_then(|known| known.target);
+        let former = lock(&self.assignments).remove(key);
+        let target = former.and_then(|former| former.target);
         self.queue.forget(key);
         self.backoff.succeeded(key);
         let site = target.and_then(|target| self.registry.member(&target)?.site());
@@ -138,10 +139,10 @@ impl Router {
 
     /// Requeues the deployments of a cluster, and those that have none.
     fn cluster_changed(&self, id: &ClusterId) {
-        let known = lock(&self.known);
-        let concerned = known
+        let assignments = lock(&self.assignments);
+        let concerned = assignments
             .iter()
-            .filter(|(_, known)| known.target.as_ref().is_none_or(|target| target == id));
+            .filter(|(_, entry)| entry.target.as_ref().is_none_or(|target| target == id));
         for (key, _) in concerned {
             self.queue.add(key.clone(), Priority::Normal);
         }
@@ -225,21 +226,26 @@ impl Router {
         let again = (!self.registry.is_discovered(&id)).then_some(ctx.resync_interval);
         self.registry.left_by(key, Some(&id));
         self.registry.used_by(key, &id, source);
-        if let Some(known) = lock(&self.known).get_mut(key) {
-            known.target = Some(id.clone());
+        if let Some(assignment) = lock(&self.assignments).get_mut(key) {
+            assignment.target = Some(id.clone());
         }
         let member = self.registry.member(&id);
         let site = member.as_ref().and_then(|member| member.site());
         let standing = member.as_ref().map(|member| member.standing());
         match (site, standing) {
-            (Some(site), Some(standing)) if standing.state == State::Engaged => {
+            (Some(site), Some(standing)) if standing.state == ClusterState::Engaged => {
                 let version = object.deployment.resource_version().unwrap_or_default();
                 site.memories.saw(key.clone(), version);
                 site.queue.add(key.clone(), Priority::Normal);
                 Ok(again)
             }
             // It is just being connected; the outcome will be reported.
-            (_, Some(standing)) if matches!(standing.state, State::Discovered | State::Connecting) => {
+            (_, Some(standing))
+                if matches!(
+                    standing.state,
+                    ClusterState::Discovered | ClusterState::Connecting
+                ) =>
+            {
                 Ok(Some(LOOK_AGAIN))
             }
             (_, standing) => {
@@ -253,9 +259,9 @@ impl Router {
 
     /// Stops working on a deployment at its previous cluster, which it may not use now.
     fn withdraw(&self, key: &Key) {
-        let target = lock(&self.known)
+        let target = lock(&self.assignments)
             .get_mut(key)
-            .and_then(|known| known.target.take());
+            .and_then(|assignment| assignment.target.take());
         let site = target.and_then(|target| self.registry.member(&target)?.site());
         if let Some(site) = site {
             site.forget(key);

@@ -17,7 +17,7 @@ use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 
 use super::elsewhere::{beyond, elsewhere};
-use super::plan::{Facts, Place, Release};
+use super::plan::{Facts, NamespaceState, Release};
 use super::{Engine, Memory, Site, Subject};
 use crate::names::target_namespace;
 
@@ -90,7 +90,7 @@ pub(crate) async fn observe(
 ) -> Result<(Facts, Observed), Error> {
     let mut facts = Facts {
         deleting: subject.deleting,
-        place: Ok(Place::Absent),
+        namespace: Ok(NamespaceState::Absent),
         chart: None,
         elsewhere: Vec::new(),
         release: Release::Unseen,
@@ -109,19 +109,19 @@ pub(crate) async fn observe(
     let namespace = match target_namespace(&subject.key.name) {
         Ok(namespace) => namespace.to_owned(),
         Err(wrong) => {
-            facts.place = Err(wrong);
+            facts.namespace = Err(wrong);
             return Ok((facts, observed));
         }
     };
     observed.namespace.clone_from(&namespace);
     let found = find_namespace(&namespace, site).await?;
-    facts.place = Ok(place(found.as_ref(), subject));
+    facts.namespace = Ok(namespace_state(found.as_ref(), subject));
     observed.namespace_uid = found.as_ref().and_then(kube::ResourceExt::uid);
     // If the namespace now belongs to somebody else, what was released before that is still removed with the object.
-    if matches!(facts.place, Ok(Place::Foreign { .. })) && !subject.deleting {
+    if matches!(facts.namespace, Ok(NamespaceState::Foreign { .. })) && !subject.deleting {
         return Ok((facts, observed));
     }
-    let is_going = matches!(facts.place, Ok(Place::Going { .. }));
+    let is_going = matches!(facts.namespace, Ok(NamespaceState::Going { .. }));
     if found.is_some() {
         let records = observed
             .releases
@@ -155,21 +155,23 @@ async fn find_namespace(namespace: &str, site: &Site) -> Result<Option<PartialOb
     })
 }
 
-/// Who owns the namespace.
-fn place(found: Option<&PartialObjectMeta>, subject: &Subject) -> Place {
-    let Some(found) = found else { return Place::Absent };
+/// Whether the namespace exists, and who owns it.
+fn namespace_state(found: Option<&PartialObjectMeta>, subject: &Subject) -> NamespaceState {
+    let Some(found) = found else {
+        return NamespaceState::Absent;
+    };
     let is_ours = found.labels().get(mesh::OWNER_UID) == Some(&subject.uid);
     if found.metadata.deletion_timestamp.is_some() {
-        return Place::Going { is_ours };
+        return NamespaceState::Going { is_ours };
     }
     if is_ours {
-        return Place::Ours;
+        return NamespaceState::Ours;
     }
     let (key, name) = (&subject.key, subject.opening());
     let qualified = format!("{}/{}", key.namespace, key.name);
     match found.annotations().get(name) {
-        Some(opened) if *opened == key.name || *opened == qualified => Place::Open,
-        Some(_) | None => Place::Foreign {
+        Some(opened) if *opened == key.name || *opened == qualified => NamespaceState::Open,
+        Some(_) | None => NamespaceState::Foreign {
             needed: format!("{name}: {qualified}"),
         },
     }

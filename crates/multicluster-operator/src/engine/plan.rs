@@ -14,8 +14,8 @@ use crate::names::NoTarget;
 pub(crate) struct Facts {
     /// True if the object is being deleted, and its release with it.
     pub(crate) deleting: bool,
-    /// The namespace of the release.
-    pub(crate) place: Result<Place, NoTarget>,
+    /// The state of the release's namespace.
+    pub(crate) namespace: Result<NamespaceState, NoTarget>,
     /// Why there is no chart, if there is none.
     pub(crate) chart: Option<Fault>,
     /// The objects that the values put into other owners' namespaces.
@@ -32,7 +32,7 @@ pub(crate) struct Facts {
 
 /// The state and owner of the namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum NamespaceState {
     /// It does not exist.
     Absent,
     /// We created it for this object.
@@ -156,10 +156,15 @@ fn leave(facts: Facts) -> Plan {
         Release::Is(_) | Release::Unseen | Release::Foreign(_) => {}
     }
     if !facts.is_shared {
-        match facts.place {
-            Ok(Place::Ours) => steps.push(Step::RemoveNamespace),
-            Ok(Place::Going { is_ours: true }) => steps.push(Step::AwaitNamespace),
-            Ok(Place::Absent | Place::Open | Place::Foreign { .. } | Place::Going { is_ours: false })
+        match facts.namespace {
+            Ok(NamespaceState::Ours) => steps.push(Step::RemoveNamespace),
+            Ok(NamespaceState::Going { is_ours: true }) => steps.push(Step::AwaitNamespace),
+            Ok(
+                NamespaceState::Absent
+                | NamespaceState::Open
+                | NamespaceState::Foreign { .. }
+                | NamespaceState::Going { is_ours: false },
+            )
             | Err(_) => {}
         }
     }
@@ -171,12 +176,12 @@ fn leave(facts: Facts) -> Plan {
 
 fn keep(facts: Facts) -> Plan {
     let mut steps = Vec::new();
-    match facts.place {
+    match facts.namespace {
         Err(wrong) => return blocked(steps, Blocked::Target(wrong)),
-        Ok(Place::Foreign { needed }) => return blocked(steps, Blocked::Namespace { needed }),
-        Ok(Place::Going { .. }) => return blocked(steps, Blocked::NamespaceGoes),
-        Ok(Place::Absent) => steps.push(Step::MakeNamespace),
-        Ok(Place::Ours | Place::Open) => {}
+        Ok(NamespaceState::Foreign { needed }) => return blocked(steps, Blocked::Namespace { needed }),
+        Ok(NamespaceState::Going { .. }) => return blocked(steps, Blocked::NamespaceGoes),
+        Ok(NamespaceState::Absent) => steps.push(Step::MakeNamespace),
+        Ok(NamespaceState::Ours | NamespaceState::Open) => {}
     }
     if let Some(fault) = facts.chart {
         return blocked(steps, Blocked::Chart(fault));
@@ -259,10 +264,10 @@ mod tests {
 
     use super::*;
 
-    fn facts(place: Place, release: Release) -> Facts {
+    fn facts(namespace: NamespaceState, release: Release) -> Facts {
         Facts {
             deleting: false,
-            place: Ok(place),
+            namespace: Ok(namespace),
             chart: None,
             elsewhere: Vec::new(),
             release,
@@ -273,10 +278,10 @@ mod tests {
         }
     }
 
-    fn going(place: Place, release: Release) -> Facts {
+    fn going(namespace: NamespaceState, release: Release) -> Facts {
         Facts {
             deleting: true,
-            ..facts(place, release)
+            ..facts(namespace, release)
         }
     }
 
@@ -294,28 +299,28 @@ mod tests {
     #[test]
     fn a_namespace_is_made_and_never_taken() {
         check(
-            facts(Place::Absent, Release::Is(State::Absent)),
+            facts(NamespaceState::Absent, Release::Is(State::Absent)),
             &[Step::MakeNamespace, Step::Install],
             "Underway",
         );
-        for place in [Place::Ours, Place::Open] {
+        for namespace in [NamespaceState::Ours, NamespaceState::Open] {
             check(
-                facts(place, Release::Is(State::Absent)),
+                facts(namespace, Release::Is(State::Absent)),
                 &[Step::Install],
                 "Underway",
             );
         }
         let needed = "mesh.openkcm.io/tenant: acme".to_owned();
         check(
-            facts(Place::Foreign { needed }, Release::Unseen),
+            facts(NamespaceState::Foreign { needed }, Release::Unseen),
             &[],
             "Blocked(Namespace",
         );
-        let going = Place::Going { is_ours: true };
+        let going = NamespaceState::Going { is_ours: true };
         check(facts(going, Release::Unseen), &[], "Blocked(NamespaceGoes");
         let reserved = Facts {
-            place: Err(NoTarget::Reserved("default".into())),
-            ..facts(Place::Absent, Release::Unseen)
+            namespace: Err(NoTarget::Reserved("default".into())),
+            ..facts(NamespaceState::Absent, Release::Unseen)
         };
         check(reserved, &[], "Blocked(Target");
     }
@@ -327,7 +332,7 @@ mod tests {
         };
         let facts = Facts {
             chart: Some(fault),
-            ..facts(Place::Ours, Release::Unseen)
+            ..facts(NamespaceState::Ours, Release::Unseen)
         };
         check(facts, &[], "Blocked(Chart(VersionInvalid");
     }
@@ -336,14 +341,17 @@ mod tests {
     fn nothing_is_released_into_namespaces_of_others() {
         let facts = Facts {
             elsewhere: vec!["Pod kube-system/web".into()],
-            ..facts(Place::Ours, Release::Is(State::OutOfSync(Reason::Values)))
+            ..facts(
+                NamespaceState::Ours,
+                Release::Is(State::OutOfSync(Reason::Values)),
+            )
         };
         check(facts, &[], "Blocked(Elsewhere");
     }
 
     #[test]
     fn the_next_step_follows_the_state_of_the_release() {
-        let is = |state| facts(Place::Ours, Release::Is(state));
+        let is = |state| facts(NamespaceState::Ours, Release::Is(state));
         check(is(State::InSync), &[], "UpToDate");
         let not_up = Facts {
             not_up: vec!["Deployment acme/web".into()],
@@ -383,7 +391,7 @@ mod tests {
             "Blocked(Differs",
         );
         check(
-            facts(Place::Ours, Release::Foreign("x".into())),
+            facts(NamespaceState::Ours, Release::Foreign("x".into())),
             &[],
             "Blocked(Release",
         );
@@ -393,34 +401,46 @@ mod tests {
     fn only_a_namespace_that_was_made_for_the_object_goes_with_it() {
         let (uninstall, remove) = (Step::Uninstall, Step::RemoveNamespace);
         check(
-            going(Place::Ours, Release::Present),
+            going(NamespaceState::Ours, Release::Present),
             &[uninstall.clone(), remove.clone()],
             "Gone",
         );
         check(
-            going(Place::Open, Release::Present),
+            going(NamespaceState::Open, Release::Present),
             std::slice::from_ref(&uninstall),
             "Gone",
         );
-        check(going(Place::Ours, Release::Unseen), &[remove], "Gone");
-        check(going(Place::Absent, Release::Unseen), &[], "Gone");
-        check(going(Place::Open, Release::Foreign("x".into())), &[], "Gone");
+        check(going(NamespaceState::Ours, Release::Unseen), &[remove], "Gone");
+        check(going(NamespaceState::Absent, Release::Unseen), &[], "Gone");
+        check(
+            going(NamespaceState::Open, Release::Foreign("x".into())),
+            &[],
+            "Gone",
+        );
         let needed = String::new();
-        check(going(Place::Foreign { needed }, Release::Unseen), &[], "Gone");
+        check(
+            going(NamespaceState::Foreign { needed }, Release::Unseen),
+            &[],
+            "Gone",
+        );
         // The process that requested the deletion may have died before it was complete.
         for (is_ours, steps) in [(true, &[Step::AwaitNamespace][..]), (false, &[])] {
-            check(going(Place::Going { is_ours }, Release::Unseen), steps, "Gone");
+            check(
+                going(NamespaceState::Going { is_ours }, Release::Unseen),
+                steps,
+                "Gone",
+            );
         }
         // It allowed the use once, and no longer does.
         let needed = String::new();
         check(
-            going(Place::Foreign { needed }, Release::Present),
+            going(NamespaceState::Foreign { needed }, Release::Present),
             std::slice::from_ref(&uninstall),
             "Gone",
         );
         let shared = Facts {
             is_shared: true,
-            ..going(Place::Ours, Release::Present)
+            ..going(NamespaceState::Ours, Release::Present)
         };
         check(shared, &[uninstall], "Gone");
     }

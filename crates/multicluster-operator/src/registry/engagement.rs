@@ -14,7 +14,7 @@ use runtime::{Backoff, Recorder, Watches};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, Member, Source, State, lock, tenants};
+use super::{ClusterState, Limits, Member, Source, lock, tenants};
 use crate::context::{Context, Shared};
 use crate::engine::{FIELD_MANAGER, Memories, Owners, Reach, Site};
 use crate::message::chain;
@@ -63,7 +63,7 @@ enum Error {
 /// flight may take.
 pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until: CancellationToken) {
     let mut pause = PAUSES.0;
-    member.stand(State::Connecting, "", &ctx).await;
+    member.stand(ClusterState::Connecting, "", &ctx).await;
     loop {
         let connecting = connect(&source, &member, &ctx);
         match until.run_until_cancelled(connecting).await {
@@ -80,7 +80,7 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
                 tracing::warn!(cluster = member.name, error = chain(&error), retry_in = ?pause, "could not engage a cluster");
                 let why = chain(&error);
                 let waiting = async {
-                    member.stand(State::Unreachable, &why, &ctx).await;
+                    member.stand(ClusterState::Unreachable, &why, &ctx).await;
                     tokio::time::sleep(pause).await;
                 };
                 if until.run_until_cancelled(waiting).await.is_none() {
@@ -163,7 +163,7 @@ async fn serve(connected: Connected, member: &Arc<Member>, ctx: &Shared, until: 
         tasks.spawn(async move { until.run_until_cancelled(watching).await.unwrap_or_default() });
     }
     let keeping = async {
-        member.stand(State::Engaged, "", ctx).await;
+        member.stand(ClusterState::Engaged, "", ctx).await;
         keep_probing(&site, &pulse, member, ctx).await;
     };
     until.run_until_cancelled(keeping).await;
@@ -241,8 +241,8 @@ async fn keep_probing(site: &Site, pulse: &Pulse, member: &Member, ctx: &Shared)
         match probed {
             Ok(()) => {
                 site.reach.set_lost(false);
-                if member.standing().state != State::Engaged {
-                    member.stand(State::Engaged, "it answers again", ctx).await;
+                if member.standing().state != ClusterState::Engaged {
+                    member.stand(ClusterState::Engaged, "it answers again", ctx).await;
                     site.reach.is_back();
                     for key in site.memories.keys() {
                         site.queue.add(key, Priority::Normal);
@@ -257,7 +257,7 @@ async fn keep_probing(site: &Site, pulse: &Pulse, member: &Member, ctx: &Shared)
             Err(error) => {
                 pause = PROBE_AGAIN.min(interval);
                 site.reach.set_lost(true);
-                member.stand(State::Unreachable, &chain(&error), ctx).await;
+                member.stand(ClusterState::Unreachable, &chain(&error), ctx).await;
             }
         }
     }

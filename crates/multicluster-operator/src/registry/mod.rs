@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use secrets::{follow, source};
-pub(crate) use state::{Standing, State};
+pub(crate) use state::{ClusterState, Standing};
 
 use crate::context::{Context, Shared};
 use crate::engine::{FIELD_MANAGER, Site};
@@ -110,7 +110,7 @@ impl Member {
 
     /// Sets the state of the cluster, and reports it if it is new. A server may give ever different reasons for not
     /// answering: new reasons for the same state are reported only once in a while.
-    async fn stand(&self, state: State, message: &str, ctx: &Context) {
+    async fn stand(&self, state: ClusterState, message: &str, ctx: &Context) {
         let Some((next, is_other)) = self.note(state, message) else {
             return self.tell_again(ctx).await;
         };
@@ -121,13 +121,16 @@ impl Member {
             let _ = ctx.news.send(self.id.clone());
         }
         // The other states last only for a moment.
-        if matches!(state, State::Engaged | State::Unreachable | State::Disengaged) {
+        if matches!(
+            state,
+            ClusterState::Engaged | ClusterState::Unreachable | ClusterState::Disengaged
+        ) {
             self.tell(&next, message, ctx).await;
         }
     }
 
     /// The state to report, and whether it differs from the previous one; none if there is nothing new.
-    fn note(&self, state: State, message: &str) -> Option<(Standing, bool)> {
+    fn note(&self, state: ClusterState, message: &str) -> Option<(Standing, bool)> {
         let mut standing = lock(&self.standing);
         let is_other = standing.state != state;
         if !is_other && lock(&self.told_at).elapsed() < SAME_STATE_AGAIN {
@@ -185,10 +188,11 @@ impl Member {
         let note = format!("{}: {news}", standing.state.as_str());
         let event = Event {
             severity: match standing.state {
-                State::Unreachable => Severity::Warning,
-                State::Discovered | State::Connecting | State::Engaged | State::Disengaged => {
-                    Severity::Normal
-                }
+                ClusterState::Unreachable => Severity::Warning,
+                ClusterState::Discovered
+                | ClusterState::Connecting
+                | ClusterState::Engaged
+                | ClusterState::Disengaged => Severity::Normal,
             },
             reason: events::CLUSTER_STATE,
             action: standing.state.as_str(),
@@ -413,7 +417,7 @@ impl Registry {
         let task = tokio::spawn(async move {
             ended(before).await;
             entry.running.end().await;
-            let standing = entry.member.stand(State::Disengaged, why, &ctx);
+            let standing = entry.member.stand(ClusterState::Disengaged, why, &ctx);
             over.run_until_cancelled(standing).await;
             ctx.metrics.forget(&entry.member.name);
             ctx.metrics.state(&entry.member.name, None);
@@ -434,7 +438,7 @@ impl Registry {
         };
         let known = former.as_ref().map(|former| former.member.standing());
         let left = known.map_or_else(|| state::left_behind(&annotations), |known| known.left_behind);
-        let standing = Standing::new(State::Discovered, "", Timestamp::now()).leaving(left);
+        let standing = Standing::new(ClusterState::Discovered, "", Timestamp::now()).leaving(left);
         let member = Arc::new(Member {
             id: id.clone(),
             name,
@@ -459,7 +463,7 @@ impl Registry {
                 former.end().await;
             }
             ended(ending).await;
-            ctx.metrics.state(&name, Some(State::Discovered));
+            ctx.metrics.state(&name, Some(ClusterState::Discovered));
             serving.await;
         });
         Entry {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum State {
+pub(crate) enum ClusterState {
     /// Its kubeconfig was found.
     Discovered,
     /// It is being probed.
@@ -20,7 +20,7 @@ pub(crate) enum State {
     Disengaged,
 }
 
-impl State {
+impl ClusterState {
     pub(crate) const ALL: [Self; 5] = [
         Self::Discovered,
         Self::Connecting,
@@ -50,7 +50,7 @@ const MORE: &str = "more, see the events about the cluster";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Standing {
-    pub(crate) state: State,
+    pub(crate) state: ClusterState,
     /// RFC 3339, in seconds.
     pub(crate) since: String,
     pub(crate) message: String,
@@ -61,7 +61,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    pub(crate) fn new(state: State, message: impl Into<String>, now: jiff::Timestamp) -> Self {
+    pub(crate) fn new(state: ClusterState, message: impl Into<String>, now: jiff::Timestamp) -> Self {
         let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
         Self {
             state,
@@ -79,7 +79,7 @@ impl Standing {
 
     /// The next standing when this state is observed; none if nothing is new. If only the reason of a state changes,
     /// `since` stays.
-    pub(crate) fn seen(&self, state: State, message: &str, now: jiff::Timestamp) -> Option<Self> {
+    pub(crate) fn seen(&self, state: ClusterState, message: &str, now: jiff::Timestamp) -> Option<Self> {
         let next = Self::new(state, message, now).leaving(self.left_behind.clone());
         if self.state != state {
             return Some(next);
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn what_was_left_behind_is_listed_once_and_read_back() {
         let at = jiff::Timestamp::from_second(30).unwrap_or_default();
-        let mut standing = Standing::new(State::Unreachable, "no answer", at);
+        let mut standing = Standing::new(ClusterState::Unreachable, "no answer", at);
         for number in 0..2 * MOST_LEFT {
             standing.leave(&format!("release {number}"));
             standing.leave(&format!("release {number}"));
@@ -136,12 +136,12 @@ mod tests {
     #[test]
     fn an_unchanged_state_reports_its_last_reason_and_its_time() {
         let at = |second| jiff::Timestamp::from_second(second).unwrap_or_default();
-        let mut away = Standing::new(State::Unreachable, "no answer", at(30));
+        let mut away = Standing::new(ClusterState::Unreachable, "no answer", at(30));
         away.leave("release a");
         let seen = |state, message| away.seen(state, message, at(60));
-        assert_eq!(seen(State::Unreachable, "no answer"), None);
-        assert_eq!(seen(State::Unreachable, ""), None);
-        let expired = seen(State::Unreachable, "the token has expired");
+        assert_eq!(seen(ClusterState::Unreachable, "no answer"), None);
+        assert_eq!(seen(ClusterState::Unreachable, ""), None);
+        let expired = seen(ClusterState::Unreachable, "the token has expired");
         let told = expired.map(|it| (it.since, it.message, it.left_behind.len()));
         let expected = (
             "1970-01-01T00:00:30Z".to_owned(),
@@ -149,14 +149,14 @@ mod tests {
             1,
         );
         assert_eq!(told, Some(expected));
-        let back = seen(State::Engaged, "it answers again");
+        let back = seen(ClusterState::Engaged, "it answers again");
         assert_eq!(back.map(|it| it.since).as_deref(), Some("1970-01-01T00:01:00Z"));
     }
 
     #[test]
     fn a_state_is_written_as_json() {
         let at = jiff::Timestamp::from_second(30).unwrap_or_default();
-        let standing = Standing::new(State::Engaged, "it answers again", at);
+        let standing = Standing::new(ClusterState::Engaged, "it answers again", at);
         assert_eq!(
             serde_json::to_string(&standing).unwrap_or_default(),
             r#"{"state":"Engaged","since":"1970-01-01T00:00:30Z","message":"it answers again"}"#

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ClusterId, Member, Registry, SELF, Source, State, TOLD_WITHIN};
+use super::{ClusterId, ClusterState, Member, Registry, SELF, Source, TOLD_WITHIN};
 use crate::context::{self, Shared};
 use crate::key::{Key, Kind};
 
@@ -39,7 +39,7 @@ async fn engaged(registry: &Registry) -> Arc<Member> {
     registry.discovered(&id(), Source::Home);
     let member = registry.member(&id()).unwrap();
     for _ in 0..1000 {
-        if member.standing().state == State::Engaged {
+        if member.standing().state == ClusterState::Engaged {
             return member;
         }
         tokio::task::yield_now().await;
@@ -70,7 +70,7 @@ async fn a_silent_watch_cluster_blocks_nothing_beyond_its_time_limit() {
     let registry = Registry::new(ctx.clone());
     let member = engaged(&registry).await;
     let begun = Instant::now();
-    member.stand(State::Unreachable, "no answer", &ctx).await;
+    member.stand(ClusterState::Unreachable, "no answer", &ctx).await;
     assert_eq!(begun.elapsed().as_secs(), TOLD_WITHIN.as_secs());
     registry.end().await;
 }
@@ -92,7 +92,7 @@ async fn the_end_does_not_wait_for_states_to_be_reported() {
     let registry = Registry::new(ctx.clone());
     let member = engaged(&registry).await;
     registry.lost(&id());
-    while member.standing().state != State::Disengaged {
+    while member.standing().state != ClusterState::Disengaged {
         tokio::task::yield_now().await;
     }
     ends_at_once(&registry).await;
@@ -104,7 +104,7 @@ async fn the_end_does_not_wait_for_states_to_be_reported() {
     let annotations = std::collections::BTreeMap::new();
     registry.discovered(&id(), Source::Kubeconfig { text, annotations });
     let member = registry.member(&id()).unwrap();
-    while member.standing().state != State::Unreachable {
+    while member.standing().state != ClusterState::Unreachable {
         tokio::task::yield_now().await;
     }
     ends_at_once(&registry).await;
@@ -121,7 +121,9 @@ async fn a_state_that_could_not_be_reported_is_reported_later() {
     let member = registry.member(&id()).unwrap();
     registry.end().await;
     let silent = context::for_tests(Script::new("silent").silent_from_then_on().cluster()).0;
-    member.stand(State::Engaged, "it answers again", &silent).await;
+    member
+        .stand(ClusterState::Engaged, "it answers again", &silent)
+        .await;
     let script = script.on(Method::PATCH, &secret, is_engaged, 200, json!({})).on(
         Method::POST,
         "/apis/events.k8s.io/v1/namespaces/clusters/events",
@@ -144,7 +146,7 @@ async fn objects_behind_a_former_kubeconfig_are_no_longer_counted() {
     let (text, annotations) = (Arc::default(), std::collections::BTreeMap::new());
     registry.discovered(&id(), Source::Kubeconfig { text, annotations });
     let member = registry.member(&id()).unwrap();
-    while member.standing().state != State::Unreachable {
+    while member.standing().state != ClusterState::Unreachable {
         tokio::task::yield_now().await;
     }
     assert!(!has_objects(&metrics), "{}", metrics.text().unwrap());

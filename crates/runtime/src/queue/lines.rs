@@ -19,7 +19,7 @@ pub trait Grouped {
 }
 
 /// The position in its line of work that has not begun.
-pub(super) type Place = (Reverse<Priority>, u64);
+pub(super) type Position = (Reverse<Priority>, u64);
 
 /// What gets the free worker.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,13 +85,13 @@ type Turn = (usize, Head);
 enum Head {
     /// Parked work whose wait is over, and its number in the order of arrival.
     Return(u64),
-    Begin(Place),
+    Begin(Position),
 }
 
 struct Line<K> {
     /// Parked work whose wait is over, in order of arrival.
     returning: VecDeque<(u64, K)>,
-    ready: BTreeMap<Place, (K, Instant)>,
+    ready: BTreeMap<Position, (K, Instant)>,
     running: usize,
     parked: usize,
     turn: Option<Turn>,
@@ -131,15 +131,15 @@ impl<K: Grouped> Lines<K> {
         self.turns.is_empty()
     }
 
-    /// Inserts a key at a place; `since` is when it was first wanted.
-    pub(super) fn insert(&mut self, place: Place, key: K, since: Instant) {
+    /// Inserts a key at a position; `since` is when it was first wanted.
+    pub(super) fn insert(&mut self, position: Position, key: K, since: Instant) {
         let group = key.group().to_owned();
-        self.change(&group, |line| line.ready.insert(place, (key, since)));
+        self.change(&group, |line| line.ready.insert(position, (key, since)));
     }
 
-    /// Removes a key of a group from its place.
-    pub(super) fn remove(&mut self, group: &str, place: &Place) -> Option<(K, Instant)> {
-        self.change(group, |line| line.ready.remove(place))
+    /// Removes a key of a group from its position.
+    pub(super) fn remove(&mut self, group: &str, position: &Position) -> Option<(K, Instant)> {
+        self.change(group, |line| line.ready.remove(position))
     }
 
     /// The next work, which has a worker from now on; none while all workers are busy.
@@ -233,7 +233,7 @@ impl<K: Grouped> Lines<K> {
         let changed = change(line);
         let may_have_more = line.running < self.capacity.of_group();
         let returns = line.returning.front().map(|(arrival, _)| Head::Return(*arrival));
-        let begins = || line.ready.first_key_value().map(|(place, _)| Head::Begin(*place));
+        let begins = || line.ready.first_key_value().map(|(at, _)| Head::Begin(*at));
         let next = returns.or_else(begins).filter(|_| may_have_more);
         let turn = next.map(|head| (line.running, head));
         if turn != line.turn {

@@ -1,20 +1,20 @@
-//! Values to check: the chart's own, none, and each place of schema and values with values of every kind.
+//! Values to check: the chart's own, none, and each field of schema and values with values of every kind.
 
 use crdgen::JSONSchemaProps;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrBool;
 use serde_json::{Map, Value, json};
 
-/// The depth up to which places are looked for.
+/// The depth up to which fields are looked for.
 const DEPTH: usize = 5;
 
 /// At most `most` values for a chart, evenly spread, always the same ones.
 pub(crate) fn of(schema: &JSONSchemaProps, defaults: &Value, most: usize) -> Vec<Value> {
     let mut made = vec![json!({}), defaults.clone()];
-    for place in places(schema, Some(defaults), DEPTH) {
-        let at = place.schema;
+    for field in fields(schema, Some(defaults), DEPTH) {
+        let at = field.schema;
         let mut tried = everything();
         tried.extend(
-            place
+            field
                 .path
                 .iter()
                 .try_fold(defaults, |inner, key| inner.get(key))
@@ -23,7 +23,7 @@ pub(crate) fn of(schema: &JSONSchemaProps, defaults: &Value, most: usize) -> Vec
         tried.extend(at.into_iter().flat_map(near));
         for value in tried {
             let nested = |inner: Value, key: &String| json!({ key.as_str(): inner });
-            made.push(place.path.iter().rev().fold(value, nested));
+            made.push(field.path.iter().rev().fold(value, nested));
         }
     }
     let step = made.len().div_ceil(most.max(1)).max(1);
@@ -80,12 +80,12 @@ fn number(value: f64) -> Value {
 }
 
 /// A field of the schema or of the values.
-struct Place<'s> {
+struct Field<'s> {
     path: Vec<String>,
     schema: Option<&'s JSONSchemaProps>,
 }
 
-fn places<'s>(schema: &'s JSONSchemaProps, values: Option<&Value>, depth: usize) -> Vec<Place<'s>> {
+fn fields<'s>(schema: &'s JSONSchemaProps, values: Option<&Value>, depth: usize) -> Vec<Field<'s>> {
     if depth == 0 {
         return Vec::new();
     }
@@ -98,7 +98,7 @@ fn places<'s>(schema: &'s JSONSchemaProps, values: Option<&Value>, depth: usize)
     if schema.additional_properties.is_some() {
         keys.push("anyKey".to_owned());
     }
-    let mut places = Vec::new();
+    let mut fields = Vec::new();
     for key in keys {
         let own = schema
             .properties
@@ -109,16 +109,16 @@ fn places<'s>(schema: &'s JSONSchemaProps, values: Option<&Value>, depth: usize)
             Some(JSONSchemaPropsOrBool::Bool(_)) | None => None,
         });
         let path = vec![key.clone()];
-        places.push(Place { path, schema: inner });
-        for mut place in inner
-            .map(|inner| self::places(inner, values.get(&key), depth - 1))
+        fields.push(Field { path, schema: inner });
+        for mut field in inner
+            .map(|inner| self::fields(inner, values.get(&key), depth - 1))
             .unwrap_or_default()
         {
-            place.path.insert(0, key.clone());
-            places.push(place);
+            field.path.insert(0, key.clone());
+            fields.push(field);
         }
     }
-    places
+    fields
 }
 
 #[cfg(test)]

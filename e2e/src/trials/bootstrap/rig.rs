@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use local_cluster::image::System;
 use local_cluster::parts::{self, Cache, Part};
-use local_cluster::state::State;
+use local_cluster::state::StateFolder;
 use local_cluster::{Machines, output, packages, wait};
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ impl Rig {
     pub fn start(name: Option<&str>, are_short_lived: bool) -> Result<Self> {
         packages::require(&packages::NETWORK_POLICIES)?;
         let cache = Cache::of_user()?;
-        let machines = Machines::start(name, State::of_user()?)?;
+        let machines = Machines::start(name, StateFolder::of_user()?)?;
         for part in PROGRAMS {
             machines.provide(part.name, &cache.path(part)?)?;
         }

@@ -18,13 +18,13 @@ pub const NAMES: [&str; 3] = ["demo-home", "demo-east", "demo-west"];
 const TEAMS: &str = "teams";
 
 /// A cluster of the demo.
-struct Place {
+struct DemoCluster {
     name: &'static str,
     plane: ControlPlane,
     site: Site,
 }
 
-impl Place {
+impl DemoCluster {
     fn start(name: &'static str) -> Result<Self> {
         let options = Options {
             name: Some(name.to_owned()),
@@ -54,7 +54,7 @@ impl Place {
 pub fn up(show: &dyn Fn(&str)) -> Result<()> {
     progress("starting three control planes, each with a store of its own");
     let [home, east, west] = thread::scope(|scope| {
-        let starting = NAMES.map(|name| scope.spawn(move || Place::start(name)));
+        let starting = NAMES.map(|name| scope.spawn(move || DemoCluster::start(name)));
         starting.map(|starting| starting.join().ok().context("a control plane did not start")?)
     })
     .map(Some);
@@ -137,10 +137,10 @@ pub fn up(show: &dyn Fn(&str)) -> Result<()> {
     ));
     [home, east, west]
         .into_iter()
-        .try_for_each(|place| place.plane.detach())
+        .try_for_each(|cluster| cluster.plane.detach())
 }
 
-fn start_operator(home: &Place, registry: &str) -> Result<()> {
+fn start_operator(home: &DemoCluster, registry: &str) -> Result<()> {
     let arguments = vec![
         format!("--chart-repo=oci://{registry}/charts"),
         "--chart-name=shop".to_owned(),
@@ -173,7 +173,7 @@ fn wait_for(clusters: &Namespace, cluster: &str, state: &str) -> Result<()> {
     clusters.wait("secrets", cluster, told).map(drop)
 }
 
-fn is_installed(target: &Place, name: &str, revision: i64) -> Result<()> {
+fn is_installed(target: &DemoCluster, name: &str, revision: i64) -> Result<()> {
     let ready = format!("ClusterReady/{}", target.short());
     let is_so = |it: &Value| {
         it["status"]["releases"][0]["revision"] == revision && said(it, &ready).starts_with("True")
@@ -181,14 +181,14 @@ fn is_installed(target: &Place, name: &str, revision: i64) -> Result<()> {
     target.teams().wait("tenants", name, is_so).map(drop)
 }
 
-fn list(home: &Place, show: &dyn Fn(&str)) -> Result<()> {
+fn list(home: &DemoCluster, show: &dyn Fn(&str)) -> Result<()> {
     let words = ["cluster", "list", "--namespace", CLUSTERS];
     show(&format!("\n$ kco {}", words.join(" ")));
     show(&home.site.run(home.site.kco(words)?)?);
     Ok(())
 }
 
-fn tenants(target: &Place, show: &dyn Fn(&str)) -> Result<()> {
+fn tenants(target: &DemoCluster, show: &dyn Fn(&str)) -> Result<()> {
     let listed = target.teams().kubectl(&["get", "tenants"])?;
     show(&format!("\nTenants on {}:\n{listed}", target.short()));
     let releases = target.site.helm(["list", "--all-namespaces"]);

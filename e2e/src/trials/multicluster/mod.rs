@@ -248,11 +248,11 @@ impl Clusters {
         }))
     }
 
-    /// The same for the remote cluster through a connection that can be cut, see [`Way::cut`].
+    /// The same for the remote cluster through a connection that can be cut, see [`Link::cut`].
     ///
     /// # Errors
-    /// When the way cannot be made, or the API server refuses the Secret.
-    pub fn join_by_a_way(&self, name: &str) -> Result<Way> {
+    /// When the connection cannot be made, or the API server refuses the Secret.
+    pub fn join_by_link(&self, name: &str) -> Result<Link> {
         let server = self.remote.api_server();
         let address = server.trim_start_matches("https://");
         let wire = Wire::to(address.parse().context("the API server has no address")?)?;
@@ -261,7 +261,7 @@ impl Clusters {
         let kubeconfig = self.remote.folder().join(format!("{name}.kubeconfig"));
         fs::write(&kubeconfig, text)?;
         self.join(name, &kubeconfig, "")?;
-        Ok(Way(wire))
+        Ok(Link(wire))
     }
 
     /// Serves the same charts by TLS, with this user name and password. Returns the server and the certificate of its
@@ -356,10 +356,10 @@ fn made(namespace: Namespace) -> Result<Namespace> {
     Ok(namespace)
 }
 
-/// The way to a cluster.
-pub struct Way(Wire);
+/// The connection to a cluster.
+pub struct Link(Wire);
 
-impl Way {
+impl Link {
     /// Cuts it: connections stay open, and nothing gets through any more.
     pub fn cut(&mut self) {
         self.0.cut();

@@ -28,11 +28,11 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::args::ReadyMeans;
-use crate::composition::{Known, Memories, Origin};
+use crate::composition::{BoundCache, Memories, Origin};
 use crate::compositions::Compositions;
 use crate::inspector::Inspector;
 use crate::lookups::Lookups;
-use crate::metrics::{CutOff, Parts};
+use crate::metrics::{CutOff, PassMetrics};
 use crate::types::AwaitedTypes;
 use crate::watches::watches;
 
@@ -111,9 +111,9 @@ async fn context(script: &Script, chart: ChartSpec) -> Context {
         inspector: Inspector::new("http://127.0.0.1:1/".parse().unwrap(), PathBuf::new()),
         recorder: Recorder::new(cluster.clone(), "cdc", "cdc-0"),
         telemetry,
-        parts: Parts::new(&metrics).unwrap(),
+        parts: PassMetrics::new(&metrics).unwrap(),
         cut_off: CutOff::new(&metrics).unwrap(),
-        bound: Known::default(),
+        bound: BoundCache::default(),
         backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(1)),
         compositions: Arc::new(Compositions::default()),
         origin: Origin::Fixed(Box::new(chart)),
@@ -193,9 +193,11 @@ fn without_roles(scenario: &str) -> Script {
 }
 
 fn release(fetched: Fetched) -> FoundRelease {
-    match fetched.found {
-        Found::Release(release) => *release,
-        Found::Nothing | Found::OfAnother(_) | Found::Going(_) => panic!("the release was not looked for"),
+    match fetched.state {
+        CompositionState::Release(release) => *release,
+        CompositionState::Paused | CompositionState::OfAnother(_) | CompositionState::Going(_) => {
+            panic!("the release was not looked for")
+        }
     }
 }
 
@@ -210,7 +212,7 @@ async fn nothing_is_read_of_a_paused_composition() {
             .insert(annotations::PAUSED.into(), "true".into());
         let mut memory = Memory::default();
         let fetched = fetch(&paused, &mut memory, &ctx).await.unwrap();
-        assert!(matches!(fetched.found, Found::Nothing));
+        assert!(matches!(fetched.state, CompositionState::Paused));
     }
     script.finish();
 }
@@ -274,7 +276,7 @@ async fn only_objects_outside_are_read_of_a_composition_deleted_with_its_namespa
         .absent(&cluster_role());
     let ctx = context(&script, ChartSpec::default()).await;
     let fetched = fetch(&deleted(), &mut Memory::default(), &ctx).await.unwrap();
-    let Found::Going(going) = fetched.found else {
+    let CompositionState::Going(going) = fetched.state else {
         panic!("the namespace is being deleted")
     };
     assert_eq!(going.granted, []);
@@ -296,7 +298,7 @@ async fn roles_of_another_composition_end_a_removal() {
         .absent(&binding());
     let ctx = context(&script, ChartSpec::default()).await;
     let fetched = fetch(&deleted(), &mut Memory::default(), &ctx).await.unwrap();
-    let Found::OfAnother(why) = fetched.found else {
+    let CompositionState::OfAnother(why) = fetched.state else {
         panic!("the role is another's")
     };
     assert!(why.contains("another composition (UID another)"), "{why}");

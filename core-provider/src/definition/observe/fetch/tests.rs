@@ -185,7 +185,7 @@ async fn a_new_definition_is_read_in_one_order_and_nothing_is_written() {
     let (script, asked) = server(Vec::new());
     let process = Process::new(&script);
     let source = fixtures::source("1.1.0");
-    let read = wanted(&definition(), &source, process.reader()).await.unwrap();
+    let read = active(&definition(), &source, process.reader()).await.unwrap();
     let all = asked.all();
     assert_eq!(
         all[..3],
@@ -228,7 +228,7 @@ async fn reading_stops_at_a_type_that_cannot_be_built() {
         Script::new("a damaged type").get(&format!("{TYPES}/webs.composition.krateo.io"), json!(live));
     let process = Process::new(&script);
     let source = fixtures::source("1.1.0");
-    let read = wanted(&definition(), &source, process.reader()).await;
+    let read = active(&definition(), &source, process.reader()).await;
     assert!(matches!(read, Err(Error::Conversion(_))));
     script.finish();
 }
@@ -251,7 +251,7 @@ async fn former_controllers_are_not_read_while_compositions_may_not_be_read() {
     ]);
     let process = Process::new(&script);
     let source = fixtures::source("1.1.0");
-    let read = wanted(&definition(), &source, process.reader()).await.unwrap();
+    let read = active(&definition(), &source, process.reader()).await.unwrap();
     assert!(read.elsewhere.is_none() && read.former.is_empty());
     assert_eq!(asked.of("/shops.composition.krateo.io"), 0);
     assert_eq!(asked.writes(), [""; 0]);
@@ -275,7 +275,7 @@ async fn types_and_objects_of_former_controllers_are_read() {
     ]);
     let process = Process::new(&script);
     let source = fixtures::source("1.1.0");
-    let read = wanted(&definition(), &source, process.reader()).await.unwrap();
+    let read = active(&definition(), &source, process.reader()).await.unwrap();
     let [shops, webs] = read.former.as_slice() else {
         panic!("two controllers");
     };
@@ -310,7 +310,7 @@ async fn compositions_of_other_versions_are_checked_against_the_schema() {
     let process = Process::new(&script);
     let schema = r#"{"type":"object","properties":{"size":{"type":"string","enum":["small","big"]}}}"#;
     let source = source_of("1.1.0", schema);
-    let read = wanted(&definition(), &source, process.reader()).await.unwrap();
+    let read = active(&definition(), &source, process.reader()).await.unwrap();
     let elsewhere = read.elsewhere.unwrap();
     assert_eq!(elsewhere.instances.len(), 2);
     let breakers: Vec<_> = elsewhere

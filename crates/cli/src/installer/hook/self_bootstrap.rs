@@ -55,30 +55,31 @@ pub(super) fn run(args: &SelfBootstrap) -> Result<()> {
     let path = args.file.display();
     let text = std::fs::read(&args.file).with_context(|| format!("could not read {path}"))?;
     let manifest = helm::yaml::parse_typed(&text).with_context(|| format!("{path} is not a manifest"))?;
-    let wanted =
-        Wanted::of(&manifest).with_context(|| format!("{path} is not a manifest of an Installer"))?;
+    let installer =
+        InstallerRef::of(&manifest).with_context(|| format!("{path} is not a manifest of an Installer"))?;
     session::run(&args.connection, async |session| {
         let cluster = &session.cluster;
         let resource = served(
             cluster,
-            &wanted,
+            &installer,
             args.type_timeout,
             args.pace.or(ATTEMPTS, INTERVAL),
         )
         .await?;
-        let id = ObjectId::new(resource, Some(&wanted.namespace), &wanted.name)?;
+        let id = ObjectId::new(resource, Some(&installer.namespace), &installer.name)?;
         make(cluster, &id, &manifest).await?;
         synced(cluster, &id, args.pace.or(ATTEMPTS, INTERVAL)).await
     })
 }
 
-struct Wanted {
+/// The Installer of a manifest.
+struct InstallerRef {
     kind: GroupVersionKind,
     namespace: String,
     name: String,
 }
 
-impl Wanted {
+impl InstallerRef {
     fn of(manifest: &Value) -> Result<Self> {
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let api_version = text(&manifest["apiVersion"]).context("it has no apiVersion")?;
@@ -97,17 +98,22 @@ impl Wanted {
 }
 
 /// Waits until the type is served in exactly this version, and its objects can be listed.
-async fn served(cluster: &Cluster, wanted: &Wanted, timeout: Duration, looks: Looks) -> Result<ResourceId> {
+async fn served(
+    cluster: &Cluster,
+    installer: &InstallerRef,
+    timeout: Duration,
+    looks: Looks,
+) -> Result<ResourceId> {
     let deadline = Instant::now() + timeout;
     let pause = looks.interval.min(Duration::from_secs(2));
-    let what = format!("{} {}", wanted.kind.api_version(), wanted.kind.kind);
+    let what = format!("{} {}", installer.kind.api_version(), installer.kind.kind);
     let mut told = Told::default();
     loop {
         // Uses discovery, not the CRD, because an API server takes a moment from one to the other.
-        let why = match ready(cluster, wanted).await {
+        let why = match ready(cluster, installer).await {
             Ok(resource) => return Ok(resource),
             Err(error @ Error::UnknownKind { .. }) => {
-                format!("{error}; {}", definition(cluster, wanted).await)
+                format!("{error}; {}", definition(cluster, installer).await)
             }
             Err(error) if error.is_transient() || error.is_not_found() => chain(error),
             Err(error) => return Err(error).with_context(|| format!("could not look for {what}")),
@@ -120,10 +126,10 @@ async fn served(cluster: &Cluster, wanted: &Wanted, timeout: Duration, looks: Lo
     }
 }
 
-async fn ready(cluster: &Cluster, wanted: &Wanted) -> Result<ResourceId, Error> {
-    let resource = cluster.discovery().resource(&wanted.kind).await?;
+async fn ready(cluster: &Cluster, installer: &InstallerRef) -> Result<ResourceId, Error> {
+    let resource = cluster.discovery().resource(&installer.kind).await?;
     let selector = Selector {
-        namespace: Some(&wanted.namespace),
+        namespace: Some(&installer.namespace),
         labels: None,
     };
     cluster.list_metadata(&resource, selector).await?;
@@ -131,12 +137,12 @@ async fn ready(cluster: &Cluster, wanted: &Wanted) -> Result<ResourceId, Error> 
 }
 
 /// What the definition of installers reports about itself.
-async fn definition(cluster: &Cluster, wanted: &Wanted) -> String {
-    let found = match ObjectId::of::<CompositionDefinition>(Some(&wanted.namespace), INSTALLER) {
+async fn definition(cluster: &Cluster, installer: &InstallerRef) -> String {
+    let found = match ObjectId::of::<CompositionDefinition>(Some(&installer.namespace), INSTALLER) {
         Ok(id) => cluster.get::<CompositionDefinition>(&id).await,
         Err(error) => Err(error),
     };
-    let name = format!("definition {}/{INSTALLER}", wanted.namespace);
+    let name = format!("definition {}/{INSTALLER}", installer.namespace);
     match found {
         Ok(Some(definition)) => {
             let conditions = definition
@@ -344,13 +350,13 @@ mod tests {
     #[test]
     fn a_manifest_is_of_an_installer() {
         let manifest = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "installer", "namespace": "krateo-system"}});
-        let wanted = Wanted::of(&manifest("composition.krateo.io/v0-3-0", "Installer")).unwrap();
-        assert_eq!(wanted.kind.version, "v0-3-0");
+        let installer = InstallerRef::of(&manifest("composition.krateo.io/v0-3-0", "Installer")).unwrap();
+        assert_eq!(installer.kind.version, "v0-3-0");
         for (api_version, kind) in [("v1", "Installer"), ("composition.krateo.io/v0-3-0", "Authn")] {
-            assert!(Wanted::of(&manifest(api_version, kind)).is_err());
+            assert!(InstallerRef::of(&manifest(api_version, kind)).is_err());
         }
         let bare = json!({"apiVersion": "composition.krateo.io/v0-3-0", "kind": "Installer", "metadata": {"name": "x"}});
-        assert!(Wanted::of(&bare).is_err());
+        assert!(InstallerRef::of(&bare).is_err());
     }
 
     #[test]

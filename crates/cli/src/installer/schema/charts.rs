@@ -17,11 +17,11 @@ const AT_ONCE: usize = 6;
 pub(in crate::installer) struct Fetched {
     /// Name of the component.
     pub(in crate::installer) name: String,
-    pub(in crate::installer) chart: Result<Found>,
+    pub(in crate::installer) chart: Result<FetchedChart>,
 }
 
 /// A fetched chart.
-pub(in crate::installer) struct Found {
+pub(in crate::installer) struct FetchedChart {
     pub(in crate::installer) chart: Chart,
     /// Digest of its archive.
     pub(in crate::installer) digest: String,
@@ -68,7 +68,7 @@ async fn fetch_one(list: &List, component: &Component, given: &args::Access, acc
             archive.resolved.found_at,
             component.version
         );
-        Ok(Found {
+        Ok(FetchedChart {
             chart,
             digest: archive.digest,
         })

@@ -21,12 +21,12 @@ pub(super) use settled::Settled;
 
 use super::apply::{self, AT_ONCE, Force, put_as_is};
 use super::migrate;
-use super::objects::{Place, Target};
+use super::objects::{ObjectRef, Target};
 use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Releases};
 use crate::records::{MANAGER, Record};
-use settled::{Known, fingerprint};
+use settled::{CachedDrift, fingerprint};
 
 /// An object of a release that differs from what was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,7 +168,7 @@ impl Releases {
             look.drifted.extend(drifted);
         }
         for (_, id) in known {
-            let paths = self.settled.get(id).map(|known| known.drifted);
+            let paths = self.settled.get(id).map(|cached| cached.drifted);
             look.drifted
                 .extend(restricted(id, paths.unwrap_or_default(), policy));
         }
@@ -216,8 +216,8 @@ impl Releases {
         live: &Value,
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
-        if let Some(known) = self.settled.get(id).filter(|known| known.print == print) {
-            return Ok(known.drifted);
+        if let Some(cached) = self.settled.get(id).filter(|cached| cached.print == print) {
+            return Ok(cached.drifted);
         }
         let mut wanted = target.manifest.clone();
         owner.claim(&mut wanted);
@@ -239,11 +239,11 @@ impl Releases {
             }
             Err(error) => return Err(error),
         };
-        let known = Known {
+        let cached = CachedDrift {
             print,
             drifted: drifted.clone(),
         };
-        self.settled.set(id, known);
+        self.settled.set(id, cached);
         Ok(drifted)
     }
 
@@ -296,7 +296,7 @@ impl Releases {
         let ignored = self
             .settled
             .get(id)
-            .map(|known| known.drifted)
+            .map(|cached| cached.drifted)
             .unwrap_or_default();
         let corrected: HashSet<&Path> = of_mode(Mode::Correct).map(|path| &path.path).collect();
         let ignored = ignored
@@ -323,7 +323,7 @@ impl Releases {
             }
         }
         let target = Target {
-            place: Place::Named(id.clone()),
+            reference: ObjectRef::Named(id.clone()),
             ..target.clone()
         };
         // If the object was missing when it was looked at, nothing is forced: somebody else may have created one

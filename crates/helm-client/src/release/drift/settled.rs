@@ -13,9 +13,9 @@ use super::{DriftedPath, counted, is_hand};
 use crate::records::{MANAGER, Record};
 use crate::release::Live;
 
-/// An object as last seen.
+/// What had drifted in an object as last seen.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
+pub(super) struct CachedDrift {
     /// Fingerprint of the compared fields.
     pub(super) print: u64,
     /// What had drifted in it.
@@ -25,39 +25,39 @@ pub(super) struct Known {
 /// Objects as last seen; a few bytes for each.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
-    known: Mutex<HashMap<ObjectId, Known>>,
+    cache: Mutex<HashMap<ObjectId, CachedDrift>>,
 }
 
 impl Settled {
     /// Notes the server's answer to an apply.
     pub(crate) fn note(&self, record: &Record, objects: &[Live]) {
         tracing::trace!(release = %record.release.name, objects = objects.len(), "settled");
-        let mut known = self.lock();
+        let mut cache = self.lock();
         for live in objects {
             let drifted = Vec::new();
             let print = fingerprint(&live.object);
-            known.insert(live.id.clone(), Known { print, drifted });
+            cache.insert(live.id.clone(), CachedDrift { print, drifted });
         }
     }
 
     /// Forgets objects that no longer exist.
     pub(crate) fn forget<'a>(&self, ids: impl Iterator<Item = &'a ObjectId>) {
-        let mut known = self.lock();
+        let mut cache = self.lock();
         for id in ids {
-            known.remove(id);
+            cache.remove(id);
         }
     }
 
-    pub(super) fn get(&self, id: &ObjectId) -> Option<Known> {
+    pub(super) fn get(&self, id: &ObjectId) -> Option<CachedDrift> {
         self.lock().get(id).cloned()
     }
 
-    pub(super) fn set(&self, id: &ObjectId, known: Known) {
-        self.lock().insert(id.clone(), known);
+    pub(super) fn set(&self, id: &ObjectId, drift: CachedDrift) {
+        self.lock().insert(id.clone(), drift);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, CachedDrift>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,7 +9,7 @@ use super::error::shown;
 
 /// The parts that the current context refers to.
 #[derive(Debug, Clone)]
-pub(super) struct Parts {
+pub(super) struct CurrentContext {
     pub(super) context_name: String,
     pub(super) context: Context,
     pub(super) cluster: Cluster,
@@ -21,15 +21,15 @@ pub(super) struct Parts {
 pub(super) fn parse(text: &[u8]) -> Result<Kubeconfig, Error> {
     serde_saphyr::from_slice(text).map_err(|error| {
         // The message may quote the line, and thereby a password.
-        let place = error.location();
+        let location = error.location();
         Error::Unreadable {
-            line: place.map_or(0, |place| place.line()),
-            column: place.map_or(0, |place| place.column()),
+            line: location.map_or(0, |at| at.line()),
+            column: location.map_or(0, |at| at.column()),
         }
     })
 }
 
-impl Parts {
+impl CurrentContext {
     /// The parts that the current context of a kubeconfig refers to.
     pub(super) fn of(kubeconfig: Kubeconfig) -> Result<Self, Error> {
         let Kubeconfig {

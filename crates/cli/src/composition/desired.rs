@@ -23,7 +23,7 @@ use crate::report::warn;
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
 /// A composition, its definition and its chart.
-pub(super) struct Found<'a> {
+pub(super) struct GovernedComposition<'a> {
     session: &'a Session,
     composition: &'a Composition,
     pub(super) definition: CompositionDefinition,
@@ -35,8 +35,8 @@ pub(super) struct Found<'a> {
 }
 
 /// The desired release, and what it would touch.
-pub(super) struct Wanted {
-    pub(super) desired: Desired,
+pub(super) struct DesiredRelease {
+    pub(super) release: Desired,
     /// The objects that it touches, in install order.
     pub(super) touched: Vec<Resource>,
 }
@@ -50,13 +50,13 @@ pub(super) async fn find<'a>(
     composition: &'a Composition,
     release: &'a ReleaseName,
     krateo_namespace: &'a str,
-) -> Result<Found<'a>> {
+) -> Result<GovernedComposition<'a>> {
     let definition = definition(session, composition).await?;
     let (api_version, kind) = (&composition.resource.api_version, &composition.resource.kind);
     let charts = Charts::new(session.cluster.clone(), Limits::default());
     let chart = charts.get(&chart_of(&definition, api_version, kind)).await?;
     let bound = bound(session, composition, &definition, &chart, krateo_namespace).await?;
-    Ok(Found {
+    Ok(GovernedComposition {
         session,
         composition,
         definition,
@@ -68,7 +68,7 @@ pub(super) async fn find<'a>(
     })
 }
 
-impl Found<'_> {
+impl GovernedComposition<'_> {
     /// True if a template compares `gracefullyPaused`, which Krateo passes as a string, with a string.
     pub(super) fn compares_pause(&self) -> bool {
         let templates = self.chart.chart().templates().iter();
@@ -94,7 +94,7 @@ impl Found<'_> {
     ///
     /// # Errors
     /// If the chart cannot be rendered.
-    pub(super) async fn wanted(&self, records: &Observed) -> Result<Wanted> {
+    pub(super) async fn desired(&self, records: &Observed) -> Result<DesiredRelease> {
         let cluster = &self.session.cluster;
         let mut touched = self.touched().await?;
         let rendering = self
@@ -102,8 +102,8 @@ impl Found<'_> {
             .render(cluster, Some(records), Leniency::default(), &self.judging())
             .await?;
         touched.extend(rendering.lookups.iter().map(inspection::looked_up));
-        Ok(Wanted {
-            desired: rendering.desired,
+        Ok(DesiredRelease {
+            release: rendering.desired,
             touched,
         })
     }
