@@ -22,11 +22,13 @@ use tracing::Instrument as _;
 use super::object::{Object, Outcome};
 use super::resolve::{self, resolve};
 use super::{Error, is_held};
+use crate::cluster_id::ClusterId;
 use crate::context::{Context, Shared};
 use crate::key::{Key, Kind};
 use crate::message::chain;
 use crate::pass;
-use crate::registry::{ClusterId, Registry, State};
+use crate::registry::Registry;
+use crate::registry::state::State;
 
 /// How many deployments are routed concurrently.
 const WORKERS: u16 = 8;
@@ -129,7 +131,7 @@ impl Router {
         let target = lock(&self.known).remove(key).and_then(|known| known.target);
         self.queue.forget(key);
         self.backoff.succeeded(key);
-        let site = target.and_then(|target| self.registry.member(&target)?.site());
+        let site = target.and_then(|target| self.registry.site(&target));
         if let Some(site) = site {
             site.forget(key);
         }
@@ -228,9 +230,8 @@ impl Router {
         if let Some(known) = lock(&self.known).get_mut(key) {
             known.target = Some(id.clone());
         }
-        let member = self.registry.member(&id);
-        let site = member.as_ref().and_then(|member| member.site());
-        let standing = member.as_ref().map(|member| member.standing());
+        let site = self.registry.site(&id);
+        let standing = self.registry.member(&id).map(|member| member.standing());
         match (site, standing) {
             (Some(site), Some(standing)) if standing.state == State::Engaged => {
                 let version = object.deployment.resource_version().unwrap_or_default();
@@ -256,7 +257,7 @@ impl Router {
         let target = lock(&self.known)
             .get_mut(key)
             .and_then(|known| known.target.take());
-        let site = target.and_then(|target| self.registry.member(&target)?.site());
+        let site = target.and_then(|target| self.registry.site(&target));
         if let Some(site) = site {
             site.forget(key);
         }
