@@ -64,6 +64,7 @@ pub mod resource_policy;
 pub mod schema;
 pub mod semver;
 pub mod text_template;
+mod times;
 mod timestamp;
 pub mod toml;
 pub mod values;
