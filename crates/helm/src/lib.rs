@@ -67,5 +67,6 @@ pub mod text_template;
 mod times;
 mod timestamp;
 pub mod toml;
+mod utf8;
 pub mod values;
 pub mod yaml;

@@ -13,7 +13,7 @@ use super::{
     emit::{Detour, Dialect, Emitter},
     order, parse_json,
 };
-use crate::{json::utf8_or_replacement, times};
+use crate::{times, utf8::utf8_or_replacement};
 
 /// Writes a document as `toYaml` does: without the line break at the end.
 pub fn to_string(value: &serde_json::Value) -> Result<String, Error> {
