@@ -48,6 +48,7 @@ pub mod capabilities;
 pub mod chart;
 pub mod context;
 pub mod digest;
+mod empty;
 pub mod engine;
 mod files;
 pub mod functions;
