@@ -25,8 +25,9 @@ use serde_json::Value;
 
 use self::charts::Place;
 use self::document::{Found, Rule};
+use self::effects::Defines;
 use self::possible::{Alternative, Hole, Possible};
-use self::walk::{Defines, Walk};
+use self::walk::Walk;
 
 /// Everything that a chart can touch, as far as its trees show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
