@@ -7,6 +7,7 @@
 mod address;
 mod client;
 mod error;
+mod inline;
 mod pace;
 mod parts;
 mod self_contained;
