@@ -13,6 +13,7 @@ pub mod gpg;
 pub mod host_platform;
 pub mod http_server;
 pub mod image;
+pub mod layout;
 pub mod namespace;
 mod picture;
 pub mod platform;

@@ -3,10 +3,10 @@
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::der::{is_p256, is_signed_element};
+use crate::refused::Refused;
 use crate::register::Digest;
 use crate::sha256;
 use crate::variant::Variant;
-use crate::verify::Refused;
 
 /// A certificate is valid for this many seconds before and after it is created, because clocks of new nodes are off.
 pub const LIFETIME_SECONDS: i64 = 2 * 60 * 60;

@@ -18,6 +18,7 @@ pub mod double;
 mod hex;
 mod keys;
 mod nonce;
+mod refused;
 mod register;
 mod seen;
 pub mod soft_tpm;
@@ -29,12 +30,13 @@ pub use der::{is_p256, is_signed_element};
 pub use hex::Bytes;
 pub use keys::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};
 pub use nonce::Nonce;
+pub use refused::Refused;
 pub use register::{
     CLUSTER_REGISTER, Digest, InvalidExpectation, REGISTERS, Registers, UnknownRegister, parse_expected,
 };
 pub use seen::SeenCertificates;
 pub use variant::Variant;
-pub use verify::{IssueError, Issuer, Refused, Validator, binding, verify};
+pub use verify::{IssueError, Issuer, Validator, binding, verify};
 
 use sha2::{Digest as _, Sha256};
 

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::hex::Bytes;
 use crate::nonce::Nonce;
+use crate::refused::Refused;
 use crate::register::{CLUSTER_REGISTER, Digest, Registers};
 use crate::sha256;
 use crate::variant::Variant;
-use crate::verify::{Refused, Validator, binding};
+use crate::verify::{Validator, binding};
 
 /// An Ed25519 public key.
 pub type PublicKey = Bytes<32>;

@@ -8,6 +8,7 @@ pub mod args;
 pub mod chain;
 pub mod components;
 pub mod disk;
+pub mod endpoint;
 pub mod files;
 pub mod init;
 pub mod join;

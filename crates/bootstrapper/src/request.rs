@@ -8,8 +8,8 @@ use bootstrap_proto::proto::{InitRequest, KubernetesComponent};
 use zeroize::Zeroizing;
 
 use crate::components::{self, Component};
+use crate::endpoint::is_endpoint;
 use crate::init::Refusal;
-use crate::join::is_endpoint;
 
 /// The longest name of a cluster.
 const LONGEST_NAME: usize = 63;

@@ -11,7 +11,10 @@ use clap::{Args, Subcommand};
 use helm::chart::{self, Chart};
 use helm::semver;
 
-use crate::{args, fetch, package, repo, report};
+use crate::access::{access, access_by};
+use crate::clock::source_date_epoch;
+use crate::wait::wait_for;
+use crate::{args, repo, report};
 
 /// What is done with a chart's dependencies.
 #[derive(Debug, Args)]
@@ -59,11 +62,11 @@ pub(crate) fn run(args: &Dependency) -> Result<()> {
     match &args.command {
         Command::Build(Fetch { chart, access, .. }) => {
             let options = options(access)?;
-            said(&fetch::wait_for(dependencies::build(chart, &options))??)
+            said(&wait_for(dependencies::build(chart, &options))??)
         }
         Command::Update(Fetch { chart, access, .. }) => {
             let options = options(access)?;
-            said(&fetch::wait_for(dependencies::update(chart, &options))??)
+            said(&wait_for(dependencies::update(chart, &options))??)
         }
         Command::List(args) => list(args),
     }
@@ -71,12 +74,12 @@ pub(crate) fn run(args: &Dependency) -> Result<()> {
 
 /// Fetches the newest versions that fit, for one who asks for no signature.
 pub(crate) fn update(chart: &Path, remote: &args::Remote) -> Result<Vec<Built>> {
-    let options = options_by(fetch::access_by(remote)?, remote)?;
-    Ok(fetch::wait_for(dependencies::update(chart, &options))??)
+    let options = options_by(access_by(remote)?, remote)?;
+    Ok(wait_for(dependencies::update(chart, &options))??)
 }
 
 fn options(args: &args::Access) -> Result<dependencies::Options> {
-    options_by(fetch::access(args)?, &args.remote)
+    options_by(access(args)?, &args.remote)
 }
 
 fn options_by(access: Access, remote: &args::Remote) -> Result<dependencies::Options> {
@@ -85,7 +88,7 @@ fn options_by(access: Access, remote: &args::Remote) -> Result<dependencies::Opt
         plain_http: remote.plain_http,
         insecure_skip_verify: remote.insecure_skip_tls_verify,
         limits: Limits::default(),
-        time: package::source_date_epoch()?,
+        time: source_date_epoch()?,
         repositories: repo::all()?,
     })
 }

@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
+mod access;
 mod args;
 mod audit;
 mod chart_at;
+mod clock;
 mod cluster;
 mod command;
 mod completion;
@@ -17,7 +19,9 @@ mod environment;
 mod everywhere;
 mod fetch;
 mod init;
+mod input;
 mod installer;
+mod keyring;
 mod lint;
 mod migrate;
 mod node;
@@ -38,6 +42,7 @@ mod template;
 mod values;
 mod verify;
 mod version;
+mod wait;
 
 /// The same allocator as the controllers'; see the crate `runtime`.
 #[cfg(feature = "jemalloc")]

@@ -8,10 +8,12 @@ use anyhow::{Context as _, Result, bail};
 use charts::source::package::{self, Options};
 use charts::source::{ChartSigner, SecretKeyring};
 use clap::Args;
-use jiff::Timestamp;
 use zeroize::Zeroizing;
 
-use crate::{args, dependency, fetch, prompt, report, verify};
+use crate::clock::{now, source_date_epoch};
+use crate::input::{read, unusable};
+use crate::keyring::usual_keyring;
+use crate::{args, dependency, prompt, report, verify};
 
 /// The flags of `helm package`.
 #[derive(Debug, Args)]
@@ -93,11 +95,9 @@ fn signer(args: &Package) -> Result<ChartSigner> {
     let Some(name) = args.key.as_deref().filter(|name| !name.is_empty()) else {
         bail!("--key is required for signing a package");
     };
-    let path = args.keyring.clone().unwrap_or_else(fetch::usual_keyring);
-    let keyring = SecretKeyring::parse(&fetch::read(&path)?).with_context(|| fetch::unusable(&path))?;
-    let key = keyring
-        .find(name, now())
-        .with_context(|| fetch::unusable(&path))?;
+    let path = args.keyring.clone().unwrap_or_else(usual_keyring);
+    let keyring = SecretKeyring::parse(&read(&path)?).with_context(|| unusable(&path))?;
+    let key = keyring.find(name, now()).with_context(|| unusable(&path))?;
     let passphrase = match &args.passphrase_file {
         Some(file) => passphrase(file)?,
         None if !key.is_protected() => String::new(),
@@ -125,21 +125,4 @@ fn passphrase(file: &Path) -> Result<String> {
     };
     let text = Zeroizing::new(text);
     Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    let now = Timestamp::now().as_second();
-    u64::try_from(now).unwrap_or_default()
-}
-
-/// The timestamp of all files, for reproducible archives.
-pub(crate) fn source_date_epoch() -> Result<Option<u64>> {
-    match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(text) if !text.is_empty() => {
-            let seconds = text.parse().context("invalid SOURCE_DATE_EPOCH")?;
-            Ok(Some(seconds))
-        }
-        _ => Ok(None),
-    }
 }

@@ -24,8 +24,10 @@ use oci_client::annotations::{
 };
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
 
+use crate::access::access_by;
 use crate::release::output;
-use crate::{args, fetch, pull, report};
+use crate::wait::wait_for;
+use crate::{args, pull, report};
 
 const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
@@ -64,9 +66,9 @@ pub(crate) fn run(args: &Push) -> Result<()> {
         time: LONGEST,
         ..Limits::default()
     };
-    let access = fetch::access_by(&args.access)?;
+    let access = access_by(&args.access)?;
     let pushed = push::push(&host, &target.repository, &target.tag, &artifact, &access, limits);
-    fetch::wait_for(pushed)?.with_context(|| format!("could not push {}", args.chart.display()))?;
+    wait_for(pushed)?.with_context(|| format!("could not push {}", args.chart.display()))?;
     let place = format!("{}/{}:{}", target.host, target.repository, target.tag);
     let note = if target.tag.contains('_') {
         pull::underscore(&place)

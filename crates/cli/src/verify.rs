@@ -8,7 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use charts::source::Signature;
 use clap::Args;
 
-use crate::{fetch, package, report};
+use crate::clock::now;
+use crate::input::read;
+use crate::{keyring, report};
 
 /// The flags of `helm verify`.
 #[derive(Debug, Args)]
@@ -52,9 +54,9 @@ pub(crate) fn check(archive: &Path, keyring: Option<&Path>) -> Result<Signature>
     let provenance = fs::read(&beside);
     let provenance =
         provenance.with_context(|| format!("could not load provenance file {}", beside.display()))?;
-    let keyring = fetch::keyring(keyring).context("failed to load keyring")?;
+    let keyring = keyring::keyring(keyring).context("failed to load keyring")?;
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
-    let checked = keyring.check(&provenance, &name, &fetch::read(archive)?, package::now());
+    let checked = keyring.check(&provenance, &name, &read(archive)?, now());
     checked.with_context(|| format!("{shown} cannot be trusted"))
 }
 

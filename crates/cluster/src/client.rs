@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use kube::client::{Body, Client, ClientBuilder};
-use kube::config::{Config, ExecAuthCluster, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Config, ExecAuthCluster, Kubeconfig, KubeconfigError};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tower::{Layer, Service};
@@ -73,8 +73,23 @@ pub async fn client_heard(
     client_of(config(options)?, options, told, pulse)
 }
 
+/// A client as [`client`] makes it, but for these settings. As a user whom a kubeconfig names by `as`, it acts too.
+///
+/// # Errors
+///
+/// [`Error::ReadConfig`], [`Error::MakeClient`].
+pub async fn client_with(options: &ClientOptions, overrides: &Overrides) -> Result<Client, Error> {
+    let mut config = config_with(options, overrides)?;
+    let headers = impersonation(&config.auth_info).map_err(|source| Error::ReadConfig {
+        origin: "the user to act as".to_owned(),
+        source: source.into(),
+    })?;
+    config.headers.extend(headers);
+    client_of(config, options, |_: &Answered| {}, &Pulse::default())
+}
+
 /// A client of this configuration.
-pub(crate) fn client_of(
+fn client_of(
     mut config: Config,
     options: &ClientOptions,
     told: impl Fn(&Answered) + Send + Sync + 'static,
@@ -171,7 +186,7 @@ fn config(options: &ClientOptions) -> Result<Config, Error> {
 }
 
 /// The same, but for what is set here.
-pub(crate) fn config_with(options: &ClientOptions, overrides: &Overrides) -> Result<Config, Error> {
+fn config_with(options: &ClientOptions, overrides: &Overrides) -> Result<Config, Error> {
     let context = options.context.as_deref();
     let unread = |origin: &str, source: Box<dyn std::error::Error + Send + Sync>| Error::ReadConfig {
         origin: origin.to_owned(),
@@ -254,6 +269,27 @@ pub(crate) fn configured(
 fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, rustls::pki_types::pem::Error> {
     CertificateDer::pem_slice_iter(pem)
         .map(|found| found.map(|found| found.to_vec()))
+        .collect()
+}
+
+/// The headers that say as whom one acts.
+pub(crate) fn impersonation(
+    user: &AuthInfo,
+) -> Result<Vec<(HeaderName, HeaderValue)>, http::header::InvalidHeaderValue> {
+    let names = user
+        .impersonate
+        .iter()
+        .map(|name| ("impersonate-user", name.as_str()));
+    let uid = user
+        .impersonate_uid
+        .iter()
+        .map(|uid| ("impersonate-uid", uid.as_str()));
+    let groups = user.impersonate_groups.iter().flatten();
+    let groups = groups.map(|group| ("impersonate-group", group.as_str()));
+    names
+        .chain(uid)
+        .chain(groups)
+        .map(|(name, value)| Ok((HeaderName::from_static(name), HeaderValue::from_str(value)?)))
         .collect()
 }
 

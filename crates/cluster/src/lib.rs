@@ -38,14 +38,14 @@ mod write;
 
 pub use access::{Access, Subject};
 pub use apply::{Applied, Apply};
-pub use client::{Answered, ClientOptions, client, client_heard};
+pub use client::{Answered, ClientOptions, client, client_heard, client_with};
 pub use delete::{Delete, Deleted, Propagation};
 pub use discovery::{Discovery, Served, ServedResource};
 pub use error::{Attempt, Error, Failure, FieldCause};
 pub use item::{Item, LARGEST_ITEM, READABLE_DEPTH, READABLE_VALUES, Unreadable, trimmed};
 pub use lease::{Election, ElectionTimes, Held, LeaseWatch};
 pub use logs::Tail;
-pub use overrides::{Overrides, client_with};
+pub use overrides::Overrides;
 pub use parking::{Parking, SOON, parked};
 pub use pulse::Pulse;
 pub use read::{Pages, Selector};

@@ -2,14 +2,8 @@
 
 use std::path::PathBuf;
 
-use http::{HeaderName, HeaderValue};
-use kube::client::Client;
 use kube::config::{AuthInfo, Config, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 use secrecy::SecretString;
-
-use crate::client::{self, ClientOptions};
-use crate::pulse::Pulse;
-use crate::{Answered, Error};
 
 /// What context, cluster and user are called that no kubeconfig has.
 const NAME: &str = "kco";
@@ -31,22 +25,6 @@ pub struct Overrides {
     pub tls_server_name: Option<String>,
     /// Accept any certificate of the server.
     pub insecure_skip_tls_verify: bool,
-}
-
-/// A client as [`client`](crate::client()) makes it, but for these settings. As a user whom a kubeconfig names by `as`, it
-/// acts too.
-///
-/// # Errors
-///
-/// [`Error::ReadConfig`], [`Error::MakeClient`].
-pub async fn client_with(options: &ClientOptions, overrides: &Overrides) -> Result<Client, Error> {
-    let mut config = client::config_with(options, overrides)?;
-    let headers = impersonation(&config.auth_info).map_err(|source| Error::ReadConfig {
-        origin: "the user to act as".to_owned(),
-        source: source.into(),
-    })?;
-    config.headers.extend(headers);
-    client::client_of(config, options, |_: &Answered| {}, &Pulse::default())
 }
 
 impl Overrides {
@@ -157,31 +135,10 @@ impl Overrides {
     }
 }
 
-/// The headers that say as whom one acts.
-fn impersonation(
-    user: &AuthInfo,
-) -> Result<Vec<(HeaderName, HeaderValue)>, http::header::InvalidHeaderValue> {
-    let names = user
-        .impersonate
-        .iter()
-        .map(|name| ("impersonate-user", name.as_str()));
-    let uid = user
-        .impersonate_uid
-        .iter()
-        .map(|uid| ("impersonate-uid", uid.as_str()));
-    let groups = user.impersonate_groups.iter().flatten();
-    let groups = groups.map(|group| ("impersonate-group", group.as_str()));
-    names
-        .chain(uid)
-        .chain(groups)
-        .map(|(name, value)| Ok((HeaderName::from_static(name), HeaderValue::from_str(value)?)))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::configured;
+    use crate::client::{configured, impersonation};
 
     const KUBECONFIG: &str = "
 current-context: near

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use api::annotations;
 use serde::{Deserialize, Serialize};
 
-use crate::bound::GroupResource;
+use crate::group_resource::GroupResource;
 
 /// Maximum number of entries. The policy of a controller compares each write with all of them.
 pub const MAX_ENTRIES: usize = 64;

@@ -30,6 +30,7 @@ pub mod approval;
 pub mod bound;
 pub mod chart;
 pub mod governing;
+mod group_resource;
 pub mod lookups;
 pub mod offer;
 pub mod permissions;

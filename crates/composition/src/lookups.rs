@@ -12,7 +12,8 @@ use std::str::FromStr;
 
 use api::annotations;
 
-use crate::bound::{Bound, GroupResource};
+use crate::bound::Bound;
+use crate::group_resource::GroupResource;
 use crate::scan::Reads;
 
 /// What a chart may look up, in addition to what its release may write.

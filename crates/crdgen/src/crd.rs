@@ -8,49 +8,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
+pub use crate::error::Error;
+use crate::served::{STORAGE_VERSION, name, real};
 use crate::structural::{anything, come_into_being};
-use crate::{CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion, conversion, siblings, values};
+use crate::{CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion, siblings, values};
 
 /// The API group of all compositions.
 pub const GROUP: &str = "composition.krateo.io";
-
-/// The version in which objects are stored once there are several. It is never served and preserves all fields, so
-/// stored objects do not depend on the schemas of versions that are added or removed.
-pub const STORAGE_VERSION: &str = "vacuum";
-
-/// A version cannot be added to a CRD or removed from it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A version of an existing CRD has no schema to combine with those of the others.
-    #[error("version {version} of CRD {crd} has no schema with a spec; delete that version or the CRD")]
-    NoSchema {
-        /// The CRD's name.
-        crd: String,
-        /// The version's name.
-        version: String,
-    },
-    /// The annotation with the versions' own schemas is damaged.
-    #[error("annotation {annotation} of CRD {crd} is damaged ({why}); restore or remove it")]
-    Annotation {
-        /// The CRD's name.
-        crd: String,
-        /// The annotation's name.
-        annotation: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// The annotation with the changes between versions is damaged.
-    #[error(transparent)]
-    Conversion(#[from] conversion::Error),
-    /// The last version can only be removed with the CRD.
-    #[error("version {version} is the only one that CRD {crd} serves; delete the CRD instead")]
-    LastVersion {
-        /// The CRD's name.
-        crd: String,
-        /// The version's name.
-        version: String,
-    },
-}
 
 /// A CRD with its first version, served and stored.
 ///
@@ -150,11 +114,6 @@ pub fn own_schema(crd: &CustomResourceDefinition, version: &str) -> Result<Optio
         .map(|(_, schema)| schema))
 }
 
-/// The names of the versions that users work with, in the CRD's order.
-pub fn served_versions(crd: &CustomResourceDefinition) -> impl Iterator<Item = &str> {
-    real(crd).map(|version| version.name.as_str())
-}
-
 /// Adjusts all versions to each other.
 fn settle(mut crd: CustomResourceDefinition) -> Result<CustomResourceDefinition, Error> {
     let own = siblings::read_all(&crd)?;
@@ -183,17 +142,6 @@ fn settle(mut crd: CustomResourceDefinition) -> Result<CustomResourceDefinition,
     crd.spec.conversion = Some(no_conversion());
     siblings::write_all(&mut crd, &own)?;
     Ok(crd)
-}
-
-fn real(crd: &CustomResourceDefinition) -> impl Iterator<Item = &CustomResourceDefinitionVersion> {
-    crd.spec
-        .versions
-        .iter()
-        .filter(|version| version.name != STORAGE_VERSION)
-}
-
-pub(crate) fn name(crd: &CustomResourceDefinition) -> String {
-    crd.metadata.name.clone().unwrap_or_default()
 }
 
 fn served(version: &ServedVersion, spec: &JSONSchemaProps, storage: bool) -> CustomResourceDefinitionVersion {

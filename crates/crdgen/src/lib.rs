@@ -12,8 +12,10 @@
 
 pub mod conversion;
 pub mod crd;
+mod error;
 mod inflect;
 pub mod names;
+mod served;
 mod siblings;
 mod source;
 pub mod structural;
@@ -21,11 +23,12 @@ mod types;
 mod values;
 pub mod version;
 
-pub use crd::{GROUP, STORAGE_VERSION, crd, own_schema, served_versions, with_version, without_version};
+pub use crd::{GROUP, crd, own_schema, with_version, without_version};
 pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
 };
 pub use names::Names;
+pub use served::{STORAGE_VERSION, served_versions};
 pub use siblings::OWN_SCHEMAS;
 pub use source::with_dependencies;
 pub use structural::{BadDefaults, Degraded, Structural, structural, structural_with};

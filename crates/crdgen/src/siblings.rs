@@ -14,7 +14,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use serde_json::Value;
 
 use crate::conversion::Conversion;
-use crate::crd::{Error, STORAGE_VERSION, name};
+use crate::error::Error;
+use crate::served::{STORAGE_VERSION, name};
 use crate::structural::{allow_null, anything};
 use crate::{CustomResourceDefinition, JSONSchemaProps};
 

@@ -170,8 +170,15 @@ const BYTES_OF_A_STEP: usize = 16;
 
 type Result<T = (), E = Error> = std::result::Result<T, E>;
 
+impl Set {
+    /// Executes the template of that name and returns its output.
+    pub fn execute(&self, name: &str, data: Value, options: &Options<'_>) -> Result<Vec<u8>> {
+        execute(self, &name.into(), data, options)
+    }
+}
+
 /// Executes a template of a set.
-pub(crate) fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>) -> Result<Vec<u8>> {
+fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>) -> Result<Vec<u8>> {
     let own = Budget::new(options.limits);
     let budget = options.budget.unwrap_or(&own);
     let mut execution = Execution {

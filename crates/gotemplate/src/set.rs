@@ -7,13 +7,11 @@ use std::{
 
 use crate::{
     ast::{Source, Tree},
-    exec::{self, Options},
     function::Functions,
     hash::ByName,
     lex::Delimiters,
     parse,
     string::Str,
-    value::Value,
 };
 
 /// Templates that can call each other by name: Go's `Template` with all its associated ones.
@@ -174,11 +172,6 @@ impl Set {
         self.trees.values().map(|tree| &**tree)
     }
 
-    /// Executes the template of that name and returns its output.
-    pub fn execute(&self, name: &str, data: Value, options: &Options<'_>) -> Result<Vec<u8>, exec::Error> {
-        exec::execute(self, &name.into(), data, options)
-    }
-
     /// The trees of a text under the name of the set; the last one is that of the text itself. Parsed once for all
     /// executions and clones.
     pub(crate) fn parse_text(&self, text: &Str) -> Result<Arc<[Arc<Tree>]>, parse::Error> {
@@ -208,6 +201,7 @@ impl Set {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{exec::Options, value::Value};
 
     const LIBRARY: &str = r#"{{ define "lib.a" }}{{ .x.y.z }}{{ end }}{{ include "q" . }} text"#;
 

@@ -6,7 +6,9 @@
 //! contains) are in the crate `helm`, which does no I/O.
 
 pub mod authenticity;
+mod events;
 mod json;
+mod pool;
 pub mod records;
 pub mod release;
 pub mod rendering;

@@ -7,8 +7,6 @@
 //! Templates run in the [`Pool`] of the process, on behalf of the release's party, usually its namespace.
 
 mod answers;
-mod events;
-mod pool;
 #[cfg(test)]
 mod tests;
 mod withheld;
@@ -28,9 +26,11 @@ use serde_json::{Map, Value, json};
 
 use self::answers::{Answers, told};
 pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
-pub use self::events::{Event, tell_events};
-pub use self::pool::{Busy, Party, Pool, RENDER_TIMEOUT, SLOT_TIMEOUT};
 pub use self::withheld::Withheld;
+use crate::events;
+pub use crate::events::{Event, tell_events};
+use crate::pool;
+pub use crate::pool::{Busy, PLACE_TIMEOUT, Party, Pool, RENDER_TIMEOUT};
 use crate::release::{self, Desired};
 
 /// What is to be rendered.

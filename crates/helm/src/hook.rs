@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{open_enum::open_enum, release, timestamp};
+use crate::{empty, open_enum::open_enum, timestamp};
 
 /// The annotation whose value lists the events of a hook, separated by commas.
 pub const HOOK: &str = "helm.sh/hook";
@@ -132,27 +132,27 @@ pub struct Hook {
     /// The events it runs at.
     #[serde(
         default,
-        deserialize_with = "release::null_as_default",
+        deserialize_with = "empty::null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub events: Vec<HookEvent>,
     /// Its last run.
-    #[serde(default, deserialize_with = "release::null_as_default")]
+    #[serde(default, deserialize_with = "empty::null_as_default")]
     pub last_run: HookExecution,
     /// Its position among the hooks of one event, smallest first.
-    #[serde(default, skip_serializing_if = "release::is_zero")]
+    #[serde(default, skip_serializing_if = "empty::is_zero")]
     pub weight: i64,
     /// When its object is deleted; empty means [`HookDeletePolicy::BeforeHookCreation`].
     #[serde(
         default,
-        deserialize_with = "release::null_as_default",
+        deserialize_with = "empty::null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub delete_policies: Vec<HookDeletePolicy>,
     /// When its logs are printed.
     #[serde(
         default,
-        deserialize_with = "release::null_as_default",
+        deserialize_with = "empty::null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub output_log_policies: Vec<HookOutputLogPolicy>,

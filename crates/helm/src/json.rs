@@ -8,6 +8,7 @@ use gotemplate::{
     value::{List, Map, Value},
 };
 
+use crate::utf8::utf8_or_replacement;
 use crate::yaml::{Build, Key, Template};
 
 /// Maximum nesting. (Go allows 10 000, on a stack that grows.)
@@ -405,19 +406,6 @@ fn unescape_code<'a>(escape: &'a str, plain: &mut String) -> &'a str {
     }
     plain.push(char::from_u32(first).unwrap_or('\u{fffd}'));
     rest
-}
-
-/// Text for JSON: each byte that is not part of UTF-8 becomes a replacement character.
-pub(crate) fn utf8_or_replacement(bytes: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return Cow::Borrowed(text);
-    }
-    let mut text = String::with_capacity(bytes.len() + 16);
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(std::iter::repeat_n('\u{fffd}', chunk.invalid().len()));
-    }
-    Cow::Owned(text)
 }
 
 #[cfg(test)]

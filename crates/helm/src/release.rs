@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     chart::{Chart, File, Metadata},
+    empty::{is_zero, null_as_default},
     hook::Hook,
     open_enum::open_enum,
     timestamp, values,
@@ -419,23 +420,6 @@ impl serde_json::ser::Formatter for GoNumbers {
         number::append_json_float(&mut text, value, false);
         writer.write_all(&text)
     }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
-pub(crate) fn is_zero(number: &i64) -> bool {
-    *number == 0
-}
-
-/// Go writes nil maps, slices and pointers as `null` and reads them back as empty.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::functions;
+use crate::times;
 
 /// The value cannot be written as TOML. The wording is that of `BurntSushi/toml`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,7 +94,7 @@ fn shape(value: &Value, depth: usize) -> Result<Shape, Error> {
 
 /// Times and durations have a notation of their own.
 fn is_time(value: &Value) -> bool {
-    functions::toml_date(value).is_some() || functions::duration_text(value).is_some()
+    times::toml_date(value).is_some() || times::duration_text(value).is_some()
 }
 
 fn is_nil(value: &Value) -> bool {
@@ -238,10 +238,10 @@ impl Writer {
             Value::Bytes(bytes) => self.list(bytes.iter().map(|byte| Value::Uint8(*byte)), depth)?,
             Value::List(list) => self.list(list.iter().cloned(), depth)?,
             Value::Map(_) => self.inline_table(&entries_of(value))?,
-            Value::Object(object) => match (object.json(), functions::toml_date(value)) {
+            Value::Object(object) => match (object.json(), times::toml_date(value)) {
                 (_, Some(date)) => self.out.extend_from_slice(&date),
                 _ if is_time(value) => {
-                    self.quoted(&functions::duration_text(value).unwrap_or_default().into());
+                    self.quoted(&times::duration_text(value).unwrap_or_default().into());
                 }
                 (Value::Map(_), None) => self.inline_table(&object.fields())?,
                 (other, None) => self.element(&other, depth + 1)?,

@@ -3,6 +3,7 @@
 mod args;
 mod issued;
 mod keys;
+mod machine;
 mod plan;
 mod run;
 mod serve;

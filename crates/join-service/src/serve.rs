@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use attest::{CLUSTER_REGISTER, Digest};
+use attest::CLUSTER_REGISTER;
 use bootstrap_proto::Peer;
 use bootstrap_proto::kubelet_certificate;
 use bootstrap_proto::proto::join_service_server::JoinService;
@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::issued::Issued;
 use crate::keys::{self, MasterKeys};
+use crate::machine::Machine;
 use crate::plan::{Refused, plan};
 use crate::world::{self, Asking, World};
 
@@ -79,15 +80,6 @@ impl JoinService for Service {
 /// The span of a request. Trace contexts from nodes are ignored.
 fn span(call: &str) -> Span {
     spans::request("POST", &format!("/bootstrap.JoinService/{call}"), None)
-}
-
-/// The machine at the other end, identified by what it attested for this connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Machine {
-    /// The fingerprint of its attestation key.
-    pub(crate) key: Digest,
-    /// Its register 15 is that of this cluster.
-    pub(crate) is_member: bool,
 }
 
 impl Service {

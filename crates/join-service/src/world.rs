@@ -14,8 +14,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use crate::machine::Machine;
 use crate::plan::{CONTROL_PLANE_TIME, Existing, Joining, Listed, Observed, Owner, Plan};
-use crate::serve::Machine;
 
 /// The field manager.
 const MANAGER: &str = "join-service";

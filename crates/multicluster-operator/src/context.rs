@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use charts::Charts;
+use cluster::kubeconfig::Limits;
 use cluster::{Cluster, Pulse};
 use runtime::{Recorder, Telemetry};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::args::Mode;
+use crate::chart::ProcessChart;
 use crate::claims::Claims;
-use crate::engine::Engine;
+use crate::cluster_id::ClusterId;
 use crate::metrics::OperatorMetrics;
-use crate::registry::{ClusterId, Limits};
+use crate::release_key::Keys;
 
 /// What all clusters share.
 pub(crate) struct Context {
@@ -59,15 +62,25 @@ impl Context {
 /// A context shared by all tasks.
 pub(crate) type Shared = Arc<Context>;
 
+/// What passes on all clusters need from the process.
+pub(crate) struct Engine {
+    pub(crate) chart: ProcessChart,
+    pub(crate) charts: Charts,
+    /// Authenticates the records of releases.
+    pub(crate) keys: Keys,
+    /// Distinguishes this process from others that act on releases.
+    pub(crate) identity: String,
+    pub(crate) max_history: i64,
+    pub(crate) install_crds: bool,
+    /// Namespaces, besides its own, in which a release may have objects.
+    pub(crate) open_namespaces: Vec<String>,
+}
+
 /// For tests: a process that reconciles deployments, with this cluster as its watch cluster, and its metrics.
 #[cfg(test)]
 pub(crate) fn for_tests(home: Cluster) -> (Shared, runtime::Metrics) {
-    use charts::Charts;
     use charts::source;
     use helm::origin::ChartSpec;
-
-    use crate::chart::ProcessChart;
-    use crate::release_key::Keys;
 
     let metrics = runtime::Metrics::new().unwrap();
     let second = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use cluster::{Apply, Cluster, ObjectId};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
 
-use crate::engine::FIELD_MANAGER;
+use crate::field_manager::FIELD_MANAGER;
 
 /// How many times a write is attempted if there is no answer.
 const ATTEMPTS: u32 = 5;

@@ -9,7 +9,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
 use runtime::Metrics;
 
 use crate::key::{Key, Kind};
-use crate::registry::ClusterState;
+use crate::registry::state::State;
 
 /// The metrics of all clusters; cheap to clone.
 #[derive(Clone)]

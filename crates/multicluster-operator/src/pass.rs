@@ -19,16 +19,8 @@ use crate::context::Shared;
 use crate::engine::Site;
 use crate::key::{Key, Kind};
 use crate::message::chain;
+use crate::next::Next;
 use crate::{deployment, tenant};
-
-/// When the next pass over an object follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// After a while, unless something changes before that.
-    After(Duration, Priority),
-    /// When something changes.
-    OnChange,
-}
 
 /// Why a pass failed.
 #[derive(Debug, thiserror::Error)]

@@ -20,10 +20,8 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
-use crate::engine::FIELD_MANAGER;
+use crate::field_manager::FIELD_MANAGER;
 use crate::message::chain;
-use crate::registry::Registry;
 
 /// Name of the Secret.
 const NAME: &str = "multicluster-operator-release-key";
@@ -121,10 +119,17 @@ pub(crate) async fn read_or_make(home: &Cluster, namespace: &str) -> Result<Keys
     Ok(Keys(RwLock::new(CachedKeys::of(&data).map_err(unusable)?)))
 }
 
-/// Loads a changed key as soon as there is one, until `until`, and then has all releases reconciled, so that their
-/// records are signed with it. While the Secret is gone or has no usable key, the last usable one stays in use.
-pub(crate) async fn follow(ctx: &Context, namespace: &str, registry: &Registry, until: CancellationToken) {
-    let api: Api<Item<Secret>> = Api::namespaced(ctx.home.client(), namespace);
+/// Loads a changed key as soon as there is one, until `until`, and then calls `changed`, which has all releases
+/// reconciled, so that their records are signed with it. While the Secret is gone or has no usable key, the last
+/// usable one stays in use.
+pub(crate) async fn follow(
+    home: &Cluster,
+    namespace: &str,
+    keys: &Keys,
+    until: CancellationToken,
+    changed: impl Fn(),
+) {
+    let api: Api<Item<Secret>> = Api::namespaced(home.client(), namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
     let events = watcher(api, config)
         .default_backoff()
@@ -151,10 +156,10 @@ pub(crate) async fn follow(ctx: &Context, namespace: &str, registry: &Registry, 
                 continue;
             }
         };
-        match ctx.engine.keys.take(&secret.data.unwrap_or_default()) {
+        match keys.take(&secret.data.unwrap_or_default()) {
             Ok(true) => {
                 tracing::info!(secret = NAME, namespace, "loaded another key of release records");
-                registry.look_again();
+                changed();
             }
             Ok(false) => {}
             Err(error) => tracing::warn!(

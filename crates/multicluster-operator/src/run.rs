@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use api::mesh;
 use charts::Charts;
 use charts::source;
-use cluster::{Answered, Cluster, Held, ObjectId, Pulse, kubeconfig};
+use cluster::kubeconfig::{self, Limits};
+use cluster::{Answered, Cluster, Held, ObjectId, Pulse};
 use helm_client::rendering::{self, Event};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -18,10 +19,10 @@ use tokio::sync::mpsc;
 use crate::args::Args;
 use crate::chart::ProcessChart;
 use crate::claims::Claims;
-use crate::context::Context;
-use crate::engine::Engine;
+use crate::cluster_id::ClusterId;
+use crate::context::{Context, Engine};
 use crate::metrics::OperatorMetrics;
-use crate::registry::{self, ClusterId, Limits, Registry};
+use crate::registry::{self, Registry};
 use crate::{crds, release_key, self_cluster};
 
 /// Name of the Lease, in the operator's own namespace.
@@ -90,10 +91,11 @@ impl Args {
         let routing = crate::deployment::route(registry.clone(), ctx.clone(), changes, until.clone());
         let home_namespace = self.home_namespace();
         let following_key = Box::pin(release_key::follow(
-            &ctx,
+            &ctx.home,
             &home_namespace,
-            &registry,
+            &ctx.engine.keys,
             until.clone(),
+            || registry.look_again(),
         ));
         let working = async { tokio::join!(following, routing, following_key) };
         let is_lost = tokio::select! {

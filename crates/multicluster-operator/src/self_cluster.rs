@@ -10,9 +10,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
+use crate::cluster_id::ClusterId;
 use crate::context::Context;
-use crate::engine::FIELD_MANAGER;
-use crate::registry::{ClusterId, SELF};
+use crate::field_manager::FIELD_MANAGER;
+use crate::registry::SELF;
 
 /// When a server that gave no answer is asked again.
 const ASKED_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];

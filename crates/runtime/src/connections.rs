@@ -18,7 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Metrics;
 use crate::metrics::Refused;
-use crate::server::MAX_UNREAD;
+
+/// How many bytes a connection may send before they are read; also the longest header.
+///
+/// This is memory that each open connection can take while a body waits for room.
+pub const MAX_UNREAD: usize = 64 << 10;
 
 /// How many connections may be open at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

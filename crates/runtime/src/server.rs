@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::Metrics;
-use crate::connections::{Bounded, Connections, Slot};
+use crate::connections::{Bounded, Connections, MAX_UNREAD, Place};
 use crate::metrics::Closed;
 
 /// How long a connection may stay open without a request in flight.
@@ -78,11 +78,6 @@ impl Default for Times {
         }
     }
 }
-
-/// How many bytes a connection may send before they are read; also the longest header.
-///
-/// This is memory that each open connection can take while a body waits for room.
-pub const MAX_UNREAD: usize = 64 << 10;
 
 /// Serves HTTP/1.1.
 ///

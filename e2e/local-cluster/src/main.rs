@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use local_cluster::{
-    Cluster, ControlPlane, Options, mirror, packages, parts,
-    state::{Size, StateFolder},
+    Cluster, ControlPlane, Options, packages, parts,
+    state::{Size, State},
 };
 
 /// A real Kubernetes on this machine: up, down, and everything between.
@@ -273,7 +273,7 @@ fn build_parts(names: &[String], then: u32, out: &mut impl Write) -> Result<()> 
 }
 
 fn write_mirror(folder: &Path, out: &mut impl Write) -> Result<()> {
-    for line in mirror::write(&parts::Cache::of_user()?, folder)? {
+    for line in parts::write_mirror(&parts::Cache::of_user()?, folder)? {
         writeln!(out, "{line}")?;
     }
     Ok(())

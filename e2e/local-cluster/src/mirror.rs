@@ -13,12 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{
-    image::digest_of,
-    parts::{ALL, Cache, ON_REQUEST},
-    process::output,
-    progress,
-};
+use crate::{image::digest_of, process::output, progress};
 
 /// `<sha256>  <name>` lines.
 const READY: &str = include_str!("../parts/ready.txt");
@@ -93,26 +88,6 @@ fn listed<'a>(ready: &'a str, name: &str) -> Option<&'a str> {
         .filter_map(|line| line.split_once("  "))
         .find(|(_, listed)| *listed == name)
         .map(|(digest, _)| digest)
-}
-
-/// Copies all parts in the cache into a folder that can be used as a mirror; returns the lines of the list.
-///
-/// # Errors
-/// When a file cannot be read or written.
-pub fn write(cache: &Cache, folder: &Path) -> Result<Vec<String>> {
-    fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
-    let mut lines = Vec::new();
-    for part in ALL.into_iter().chain(ON_REQUEST) {
-        let Some(program) = cache.ready(part) else {
-            continue;
-        };
-        let name = part.ready_name();
-        let (digest, _) = digest_of(&program)?;
-        fs::copy(&program, folder.join(&name))
-            .with_context(|| format!("could not write {name} to {}", folder.display()))?;
-        lines.push(format!("{}  {name}", digest.trim_start_matches("sha256:")));
-    }
-    Ok(lines)
 }
 
 #[cfg(test)]

@@ -627,6 +627,26 @@ fn remove_file_if_present(file: &Path) -> Result<()> {
     }
 }
 
+/// Copies all parts in the cache into a folder that can be used as a mirror; returns the lines of the list.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn write_mirror(cache: &Cache, folder: &Path) -> Result<Vec<String>> {
+    fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
+    let mut lines = Vec::new();
+    for part in ALL.into_iter().chain(ON_REQUEST) {
+        let Some(program) = cache.ready(part) else {
+            continue;
+        };
+        let name = part.ready_name();
+        let (digest, _) = image::digest_of(&program)?;
+        fs::copy(&program, folder.join(&name))
+            .with_context(|| format!("could not write {name} to {}", folder.display()))?;
+        lines.push(format!("{}  {name}", digest.trim_start_matches("sha256:")));
+    }
+    Ok(lines)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

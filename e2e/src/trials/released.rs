@@ -1,9 +1,7 @@
 //! A release, as `make release` builds it, installed on a cluster as users do it: images and charts in a registry, then
 //! the commands of the README.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,12 +11,11 @@ use local_cluster::{Cluster, Options, output};
 use serde_json::{Value, json};
 
 use crate::cosign::Repository;
+use crate::layout::{Layout, PUBLISHED};
 use crate::{Site, image, progress};
 
 /// The section whose commands are run.
 const SECTION: &str = "## From nothing to a first composition";
-/// Where the README says that releases are published.
-const PUBLISHED: &str = "ghcr.io/krateo";
 /// The same in the site's registry.
 const FOLDER: &str = "krateo";
 /// The name of the cluster.
@@ -233,66 +230,6 @@ impl Released {
                 _ => std::thread::sleep(Duration::from_secs(1)),
             }
         }
-    }
-}
-
-/// The archive of an OCI layout.
-pub struct Layout {
-    files: BTreeMap<String, Vec<u8>>,
-    root: Value,
-}
-
-impl Layout {
-    fn read(archive: &Path) -> Result<Self> {
-        let mut files = BTreeMap::new();
-        let file = File::open(archive).with_context(|| format!("could not open {}", archive.display()))?;
-        for entry in tar::Archive::new(file).entries()? {
-            let mut entry = entry?;
-            let path = entry.path()?.to_string_lossy().into_owned();
-            let mut content = Vec::new();
-            entry.read_to_end(&mut content)?;
-            files.insert(path, content);
-        }
-        let index: Value = serde_json::from_slice(files.get("index.json").context("it has no index.json")?)?;
-        Ok(Self {
-            root: index["manifests"][0].clone(),
-            files,
-        })
-    }
-
-    /// What its reference names.
-    pub fn root(&self) -> &Value {
-        &self.root
-    }
-
-    /// The tag.
-    pub fn tag(&self) -> &str {
-        self.annotation("org.opencontainers.image.ref.name")
-    }
-
-    fn digest(&self) -> &str {
-        self.root["digest"].as_str().unwrap_or_default()
-    }
-
-    /// Its path below the common folder: `kco`, `charts/web`.
-    fn path(&self) -> Option<&str> {
-        let name = self.annotation("io.containerd.image.name");
-        let path = name.strip_prefix(PUBLISHED)?.strip_prefix('/')?;
-        path.strip_suffix(self.tag())?.strip_suffix(':')
-    }
-
-    fn annotation(&self, name: &str) -> &str {
-        self.root["annotations"][name].as_str().unwrap_or_default()
-    }
-
-    /// What a descriptor describes.
-    ///
-    /// # Errors
-    /// When it is not in the layout.
-    pub fn blob(&self, descriptor: &Value) -> Result<&[u8]> {
-        let digest = descriptor["digest"].as_str().unwrap_or_default();
-        let content = self.files.get(&format!("blobs/{}", digest.replace(':', "/")));
-        Ok(content.with_context(|| format!("it does not hold {digest}"))?)
     }
 }
 

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 
-use super::http::Limit;
+use super::limits::Limit;
 
 /// Media type of a signature's layer.
 pub(super) const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";

@@ -6,7 +6,8 @@ use rustls::AlertDescription;
 use url::Url;
 
 use super::Transfer;
-use super::http::{Limit, host};
+use super::address::host;
+use super::limits::Limit;
 
 /// A chart that could not be fetched. No message contains a credential or the query of a URL.
 #[derive(Debug, thiserror::Error)]

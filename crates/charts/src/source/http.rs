@@ -1,6 +1,5 @@
 //! Sends a request to a host and reads its answer, with limits; our credentials are only sent to their origin.
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,9 @@ use reqwest::header::{LAST_MODIFIED, LOCATION, RETRY_AFTER};
 use reqwest::{Body, Client, ClientBuilder, Method, Response, StatusCode};
 use url::{Origin, Url};
 
+use super::address::{host, is_loopback, without_query};
 use super::error::Request;
+use super::limits::Limit;
 use super::{Error, Limits, Trust, Watcher};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,16 +68,6 @@ pub(super) struct Parcel<'a> {
 pub(super) struct Content<'a> {
     pub(super) media_type: &'a str,
     pub(super) bytes: &'a Arc<[u8]>,
-}
-
-/// The size limit of an answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
-    pub(super) bytes: u64,
-    /// What is requested, with its article.
-    pub(super) what: &'static str,
-    /// The advice when it is larger.
-    pub(super) advice: &'static str,
 }
 
 /// Which redirects are followed.
@@ -247,7 +238,7 @@ impl Http {
                     return Err(Error::ChallengedElsewhere {
                         host: ask.request.host.clone(),
                         path: ask.request.path.clone(),
-                        by: super::reference::without_query(&url),
+                        by: without_query(&url),
                     });
                 }
                 return Ok((response, request));
@@ -256,14 +247,14 @@ impl Http {
                 return Err(Error::Downgraded {
                     host: request.host,
                     path: request.path,
-                    to: super::reference::without_query(&next),
+                    to: without_query(&next),
                 });
             }
             if ask.redirects == Redirects::SameOrigin && next.origin() != ask.url.origin() {
                 return Err(Error::TokenServiceMoved {
                     host: request.host,
                     path: request.path,
-                    to: super::reference::without_query(&next),
+                    to: without_query(&next),
                 });
             }
             is_trusted &= next.origin() == ask.url.origin();
@@ -420,49 +411,6 @@ impl Validators {
     }
 }
 
-/// The host of a URL, with the port if there is one.
-pub(super) fn host(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    }
-}
-
-/// Whether a host is this machine.
-pub(super) fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || address
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
-}
-
-/// Whether a host is this machine, or can only be on the local link, such as a cloud's metadata service: addresses
-/// that a remote registry has no reason to name.
-pub(super) fn is_local(host: &str) -> bool {
-    let name = host.trim_end_matches('.').to_ascii_lowercase();
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    match address.parse() {
-        Ok(IpAddr::V4(address)) => {
-            address.is_loopback() || address.is_link_local() || address.is_unspecified()
-        }
-        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
-            Some(mapped) => is_local(&mapped.to_string()),
-            None => {
-                address.is_loopback()
-                    || address.is_unicast_link_local()
-                    || address.is_unspecified()
-                    || address == METADATA_SERVICE
-            }
-        },
-        Err(_) => name == "localhost" || name.ends_with(".localhost"),
-    }
-}
-
-/// The only metadata service with a global address.
-const METADATA_SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-
 /// User name and password for basic authentication.
 pub(super) fn basic(credentials: &super::Credentials) -> Option<HeaderValue> {
     use base64::Engine as _;
@@ -494,49 +442,5 @@ mod tests {
         assert_eq!(wanted("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
         assert!(wanted("Tue, 31 Dec 2199 23:59:59 GMT").unwrap() > Duration::from_hours(24));
         assert_eq!(wanted("soon"), None);
-    }
-
-    #[test]
-    fn this_machine_and_its_link_are_local() {
-        for host in [
-            "localhost",
-            "LOCALHOST.",
-            "registry.localhost",
-            "127.8.0.1",
-            "0.0.0.0",
-            "169.254.169.254",
-            "[::]",
-            "[::1]",
-            "[fe80::1]",
-            "[::ffff:127.0.0.1]",
-            "[::ffff:169.254.169.254]",
-            "[fd00:ec2::254]",
-        ] {
-            assert!(is_local(host), "{host}");
-        }
-        for host in [
-            "10.0.0.1",
-            "198.18.0.1",
-            "localhost.example.com",
-            "auth.docker.io",
-            "[fd00::1]",
-        ] {
-            assert!(!is_local(host), "{host}");
-        }
-    }
-
-    #[test]
-    fn only_this_machine_is_loopback() {
-        for (host, expected) in [
-            ("localhost", true),
-            ("127.0.0.1", true),
-            ("127.8.0.1", true),
-            ("[::1]", true),
-            ("198.18.0.1", false),
-            ("localhost.example.com", false),
-            ("127.0.0.1.example.com", false),
-        ] {
-            assert_eq!(is_loopback(host), expected, "{host}");
-        }
     }
 }

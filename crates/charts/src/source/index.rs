@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::Error;
-use super::http::host;
+use super::address::host;
 use super::reference::Repository;
 use super::versions;
 

@@ -5,6 +5,7 @@
 //! digest that the source announces, and credentials are only sent to the host they are for.
 
 mod access;
+mod address;
 mod challenge;
 mod cosign;
 mod credentials;
@@ -14,6 +15,7 @@ mod error;
 pub mod folder;
 mod http;
 mod index;
+mod limits;
 mod oci;
 mod openpgp;
 pub mod package;
@@ -23,29 +25,31 @@ mod reference;
 mod registry;
 mod repository;
 mod retry;
+mod transfer;
+mod trust;
 mod versions;
 
 use std::fmt;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use url::Url;
 
-pub use access::{
-    Access, CaBundle, ClientCert, CredentialHelper, InvalidPem, StoredLogin, Transfer, Trust, Verify,
-    Watcher,
-};
+pub use access::{Access, CredentialHelper, Kept, Verify};
+pub use address::shown;
 pub use cosign::{CosignKey, InvalidCosignKey};
 pub use credentials::{Credentials, Password};
 pub use docker_config::{DockerConfig, Malformed, Unreadable, server};
 pub use error::Error;
 pub use index::{Index, InvalidIndex};
+pub use limits::Limits;
 pub use provenance::{
     BadSignature, CannotSign, ChartSigner, InvalidKeyring, Keyring, LockedKey, SecretKeyring, Signature,
 };
-pub use reference::{ChartRef, InvalidRef, shown};
+pub use reference::{ChartRef, InvalidRef};
+pub use transfer::{Transfer, Watcher};
+pub use trust::{CaBundle, ClientCert, InvalidPem, Trust};
 
-use http::{Limit, Validators};
+use http::Validators;
 use reference::{Image, Location};
 use repository::Revalidation;
 
@@ -107,49 +111,6 @@ pub enum Fetched<T> {
     Known(Resolved, T),
     /// The source has another chart.
     Archive(Archive),
-}
-
-/// Limits of a fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The most bytes of one download.
-    pub bytes: u64,
-    /// The longest time of a fetch, including all tries and pauses.
-    pub time: Duration,
-    /// How often a request that fails for a transient reason is tried in total.
-    pub tries: u32,
-    /// The pause after the first failure; it doubles with each further one, up to eight times this.
-    pub pause: Duration,
-}
-
-impl Default for Limits {
-    /// 100 MB, 60 s, 5 tries, pauses from 250 ms to 2 s.
-    fn default() -> Self {
-        Self {
-            bytes: 100 * 1024 * 1024,
-            time: Duration::from_mins(1),
-            tries: 5,
-            pause: Duration::from_millis(250),
-        }
-    }
-}
-
-impl Limits {
-    fn of_archive(self) -> Limit {
-        Limit {
-            bytes: self.bytes,
-            what: "an archive",
-            advice: "remove from the chart what does not belong to it, and publish it again",
-        }
-    }
-
-    fn of_index(self) -> Limit {
-        Limit {
-            bytes: self.bytes,
-            what: "an index",
-            advice: "take old versions out of it, or use the address of the archive as url",
-        }
-    }
 }
 
 /// Fetches the archive of a chart.

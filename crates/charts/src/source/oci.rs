@@ -6,7 +6,7 @@ use super::access::Verify;
 use super::cosign;
 use super::error::{Purpose, Request};
 use super::http::Http;
-use super::reference::{Image, Tag};
+use super::reference::{Image, Tag, is_digest, tag_of};
 use super::registry::{self, Descriptor, Manifest, Registry};
 use super::versions::{self, VersionReq};
 use super::{Access, ChartRef, Error, Limits, Resolved, provenance};
@@ -266,8 +266,8 @@ impl<'a> Source<'a> {
             .filter(|version| Version::parse_strict(version).is_ok())
             .collect();
         let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-        match req.choose(&versions) {
-            Some(position) => Ok(tag(versions[position])),
+        match wanted.choose(&versions) {
+            Some(position) => Ok(tag_of(versions[position])),
             None => Err(Error::NoSuchTag {
                 host: self.image.registry.clone(),
                 chart: self.image.repository.clone(),
@@ -295,7 +295,7 @@ impl<'a> Source<'a> {
 
     fn request_at(&self, resolved: &Resolved) -> Request {
         let reference = match (&resolved.version, &resolved.manifest_digest) {
-            (Some(version), _) => tag(version),
+            (Some(version), _) => tag_of(version),
             (None, Some(digest)) => digest.clone(),
             (None, None) => String::new(),
         };
@@ -311,7 +311,7 @@ impl Artifact {
 }
 
 fn request(image: &Image, reference: &str, authenticated: bool) -> Request {
-    let separator = if registry::is_digest(reference) { '@' } else { ':' };
+    let separator = if is_digest(reference) { '@' } else { ':' };
     Request {
         host: image.registry.clone(),
         path: format!("{}{separator}{reference}", image.repository),
@@ -319,11 +319,6 @@ fn request(image: &Image, reference: &str, authenticated: bool) -> Request {
         authenticated,
         purpose: Purpose::Fetch,
     }
-}
-
-/// Tags cannot contain the plus sign of build metadata; Helm writes an underscore instead.
-pub(super) fn tag(version: &str) -> String {
-    version.replace('+', "_")
 }
 
 fn version(tag: &str) -> String {

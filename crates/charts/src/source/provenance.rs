@@ -10,7 +10,7 @@ use helm::line::HelmLine;
 use helm::yaml;
 use serde::{Deserialize, Serialize};
 
-use super::http::Limit;
+use super::limits::Limit;
 use super::openpgp::{self, Keys, SecretKey, SecretKeys, Signed, SigningKey};
 use super::package::Package;
 

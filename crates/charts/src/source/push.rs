@@ -63,7 +63,7 @@ impl Host {
         }
         Ok(Self {
             name: given.to_owned(),
-            is_loopback: super::http::is_loopback(host),
+            is_loopback: super::address::is_loopback(host),
             plain_http: false,
             insecure_skip_verify: false,
         })

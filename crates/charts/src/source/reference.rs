@@ -6,10 +6,8 @@ use helm::semver::{Constraint, Version};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::http::is_loopback;
-use super::oci;
-use super::registry::is_digest;
-use super::versions::VersionReq;
+use super::address::{is_loopback, shown, without_query};
+use super::versions::Wanted;
 
 /// A validated chart reference: the `spec.chart` of a definition or the arguments of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -298,28 +296,6 @@ pub(super) fn archive_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// A URL for messages: a query is often a signature that gives access, and redirects and indexes may lead to URLs
-/// with a password.
-pub(super) fn without_query(url: &Url) -> String {
-    let mut url = url.clone();
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.set_fragment(None);
-    url.into()
-}
-
-/// The given URL without anything that could be a password or a signature: no user, query or fragment.
-pub fn shown(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.rsplit('@').next().unwrap_or_default().to_owned();
-    };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
-}
-
 fn is_archive(url: &Url) -> bool {
     let path = url.path();
     // Object stores and download pages are case-sensitive; so is Helm here.
@@ -356,7 +332,7 @@ fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> 
         return Err(InvalidRef::Repository { repository });
     }
     let version = match (tag, version) {
-        (Some(tag), Some(version)) if tag != oci::tag(&version) => {
+        (Some(tag), Some(version)) if tag != tag_of(&version) => {
             return Err(InvalidRef::TwoVersions {
                 url: without_query(url),
                 tag,
@@ -368,7 +344,7 @@ fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> 
     let tag = match digest {
         Some(digest) => Tag::Digest {
             digest,
-            tag: version.as_deref().map(oci::tag),
+            tag: version.as_deref().map(tag_of),
         },
         None => wanted_tag(version)?,
     };
@@ -390,7 +366,7 @@ fn wanted_tag(version: Option<String>) -> Result<Tag, InvalidRef> {
     let VersionReq::Given(version) = &req else {
         return Ok(Tag::Choice(req));
     };
-    let tag = oci::tag(version);
+    let tag = tag_of(version);
     let is_range = Version::parse(version).is_err() && Constraint::parse(version).is_ok();
     if is_range {
         Ok(Tag::Choice(req))
@@ -437,9 +413,21 @@ fn is_repository_part(part: &str) -> bool {
             .all(|joint| matches!(joint, "" | "." | "_" | "__") || joint.bytes().all(|byte| byte == b'-'))
 }
 
+/// Tags cannot contain the plus sign of build metadata; Helm writes an underscore instead.
+pub(super) fn tag_of(version: &str) -> String {
+    version.replace('+', "_")
+}
+
 fn is_tag(tag: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     tag.len() <= 128 && tag.chars().all(allowed) && !tag.starts_with(['.', '-'])
+}
+
+/// `sha256:` and 64 hex digits.
+pub(super) fn is_digest(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(|hex| {
+        hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 #[cfg(test)]

@@ -12,10 +12,13 @@ use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use url::Url;
 
+use super::address::{self, without_query};
 use super::challenge::{self, Challenge};
 use super::credentials::Login;
 use super::error::Request;
-use super::http::{self, Answer, Ask, Content, Http, Limit, Parcel, Redirects};
+use super::http::{self, Answer, Ask, Content, Http, Parcel, Redirects};
+use super::limits::Limit;
+use super::reference::is_digest;
 use super::{Error, Trust, retry};
 
 /// The specification requires registries to accept manifests of this size.
@@ -414,8 +417,8 @@ impl Registry {
     /// Checks whether this registry's password may be sent to a token service. It may be on another host, as for
     /// Docker Hub, but not at an address that is local to this machine.
     fn check_realm(&self, realm: &Url, request: &Request) -> Result<(), Error> {
-        let is_local = |url: &Url| url.host_str().is_none_or(http::is_local);
-        let (host, shown) = (request.host.clone(), super::reference::without_query(realm));
+        let is_local = |url: &Url| url.host_str().is_none_or(address::is_local);
+        let (host, shown) = (request.host.clone(), without_query(realm));
         if self.root.scheme() == "https" && realm.scheme() != "https" {
             return Err(Error::InsecureRealm { host, realm: shown });
         }
@@ -467,13 +470,6 @@ impl Registry {
     }
 }
 
-/// `sha256:` and 64 hex digits.
-pub(super) fn is_digest(text: &str) -> bool {
-    text.strip_prefix("sha256:").is_some_and(|hex| {
-        hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    })
-}
-
 fn no_registry(request: &Request) -> Error {
     request.not_a_chart("the host does not answer as an OCI registry does; check the url".to_owned())
 }
@@ -504,7 +500,7 @@ fn upload_target(uploads: &Url, answer: &Answer, digest: &str, request: &Request
         return Err(Error::UploadElsewhere {
             host: request.host.clone(),
             path: request.path.clone(),
-            to: super::reference::without_query(&target),
+            to: without_query(&target),
         });
     }
     target.query_pairs_mut().append_pair("digest", digest);
@@ -541,6 +537,7 @@ pub(super) fn root(host: &str, repository: &str, plain_http: bool) -> Option<Url
 #[cfg(test)]
 mod tests {
     use super::super::Limits;
+    use super::super::address::host;
     use super::super::error::Purpose;
     use super::*;
 
@@ -549,7 +546,7 @@ mod tests {
         let root = Url::parse(root).unwrap();
         let http = Http::new(&root, &Trust::default(), false, Limits::default()).unwrap();
         let request = Request {
-            host: http::host(&root),
+            host: host(&root),
             path: "web:1.2.3".to_owned(),
             missing: "",
             authenticated: true,

@@ -5,10 +5,12 @@ use reqwest::header::HeaderValue;
 use url::Url;
 
 use super::access::Verify;
+use super::address::{host, without_query};
 use super::credentials::Login;
 use super::error::{Purpose, Request};
-use super::http::{self, Answer, Ask, Http, Limit, Redirects, Validators, host};
-use super::reference::{Repository, archive_name, without_query};
+use super::http::{self, Answer, Ask, Http, Redirects, Validators};
+use super::limits::Limit;
+use super::reference::{Repository, archive_name};
 use super::{Access, ChartRef, Error, Limits, Resolved, index, provenance, retry};
 
 const INDEX: &str = "application/yaml, text/yaml, application/json, */*";

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::release::args::{Connection, Output};
+use crate::release::flags::{Connection, Output};
 
 /// `kco get compositions`.
 #[derive(Debug, Args)]

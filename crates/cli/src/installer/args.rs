@@ -208,7 +208,7 @@ pub(crate) struct BootstrapTeardown {
     #[arg(long)]
     pub(crate) release: String,
     /// The name of the definition of the type Installer.
-    #[arg(long, default_value = super::hook::INSTALLER)]
+    #[arg(long, default_value = super::names::INSTALLER)]
     pub(crate) definition: String,
     /// Also remove definitions that the installer did not make, with their compositions.
     #[arg(long)]

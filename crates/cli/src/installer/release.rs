@@ -5,21 +5,11 @@ use std::io::IsTerminal as _;
 use anyhow::{Context as _, Result};
 
 use super::args::{Diff, Install, Uninstall};
+use super::home::home;
 use super::input::Input;
 use super::status;
-use crate::release::args::{self, Connection, Making};
+use crate::release::args::{self, Making};
 use crate::{release, report};
-
-/// The default namespace of the platform.
-const HOME: &str = "krateo-system";
-
-/// The connection to the platform's namespace.
-pub(super) fn home(mut connection: Connection) -> Connection {
-    if connection.namespace.as_deref().is_none_or(str::is_empty) {
-        connection.namespace = Some(HOME.to_owned());
-    }
-    connection
-}
 
 /// Installs the umbrella, or upgrades it.
 pub(super) fn install(args: Install) -> Result<()> {

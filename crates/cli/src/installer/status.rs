@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::args;
 use super::graph::{self, Row, State};
-use super::release::home;
+use super::home::home;
 use super::world::World;
 use crate::release::args::Connection;
 use crate::release::output;

@@ -20,8 +20,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::components::List;
-use super::graph::{ObjectStatus, Snapshot};
-use super::hook::INSTALLER;
+use super::graph::{Seen, Snapshot};
+use super::names::{INSTALLER, KIND};
 
 /// The `ConfigMap` in which the umbrella stores the Installer that it will create, and its namespace unless that is the
 /// components' own.
@@ -179,7 +179,7 @@ impl World {
     }
 
     fn installer(&self) -> Option<&Value> {
-        self.object(super::hook::KIND, INSTALLER)
+        self.object(KIND, INSTALLER)
     }
 
     fn object(&self, kind: &str, name: &str) -> Option<&Value> {

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::args::Check;
 use super::findings::{Finding, Report};
+use super::installed::newest;
 use super::krateo;
-use super::run::newest;
 use crate::composition::{Foreseen, find, foreseen};
 use crate::release::args::Upgrade;
 use crate::release::make::ReleaseInput;

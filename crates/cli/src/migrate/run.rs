@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::args::Run;
 use super::backup::{Backup, cleaned};
+use super::installed::newest;
 use super::krateo::{self, Controller};
 use super::{MANAGER, check, identity};
 use crate::composition::{find, names};
@@ -117,17 +118,6 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
         &[args.backup.display().to_string()],
     )?;
     Ok(backup)
-}
-
-pub(super) async fn newest(session: &Session, name: &str) -> Result<Record> {
-    let observed = session.find(name).await?;
-    observed.newest.with_context(|| {
-        format!(
-            "there is no Helm release {name} in namespace {}: name the one that core-provider was installed with, helm list \
-             --all-namespaces shows it",
-            session.namespace
-        )
-    })
 }
 
 /// The records of the platform's release, and its objects, except CRDs, which stay.

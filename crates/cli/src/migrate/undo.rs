@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::args::Undo;
 use super::backup::Backup;
-use super::run::{is_type, newest, record_id, remove_and_wait, told};
+use super::installed::newest;
+use super::run::{is_type, record_id, remove_and_wait, told};
 use super::{MANAGER, identity, krateo};
 use crate::release::session::{self, Session};
 use crate::report::out;

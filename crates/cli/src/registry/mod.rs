@@ -9,7 +9,8 @@ use charts::source::push::{self, Host};
 use charts::source::{Credentials, Limits, Password, server};
 use clap::{Args, Subcommand};
 
-use crate::{credential_helper, environment, fetch, prompt, report};
+use crate::wait::wait_for;
+use crate::{access, credential_helper, environment, prompt, report};
 use config::Config;
 
 /// Logging in and out.
@@ -71,7 +72,7 @@ fn login(args: &Login) -> Result<()> {
     let host = Host::parse(&args.host)?
         .with_plain_http(args.plain_http)
         .with_insecure_skip_verify(args.insecure);
-    let trust = fetch::trust(
+    let trust = access::trust(
         args.ca_file.as_deref(),
         args.cert_file.as_deref(),
         args.key_file.as_deref(),
@@ -83,7 +84,7 @@ fn login(args: &Login) -> Result<()> {
         username: username.clone(),
         password: Password::new(password.clone()),
     };
-    fetch::wait_for(push::login(&host, shown, &trust, Limits::default()))?
+    wait_for(push::login(&host, shown, &trust, Limits::default()))?
         .with_context(|| format!("authenticating to {:?}", args.host))?;
     let server = server(&args.host);
     match config.helper(server) {

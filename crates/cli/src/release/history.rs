@@ -3,13 +3,12 @@
 use anyhow::{Result, bail};
 use helm_client::records::Record;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::args;
+use super::columns::{ansi_c, app_version, chart_name};
 use super::output;
 use super::session;
-use super::status::{app_version, chart_name};
 use super::table::{Cell, table};
 
 /// A revision with Helm's fields, in Helm's order.
@@ -97,11 +96,4 @@ fn shown(revisions: &[Revision], with_rollback: bool) -> String {
         }
     }
     table(&rows)
-}
-
-/// A time in Go's format `time.ANSIC`, in the system's time zone.
-pub(super) fn ansi_c(time: Timestamp) -> String {
-    time.to_zoned(TimeZone::system())
-        .strftime("%a %b %e %H:%M:%S %Y")
-        .to_string()
 }

@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use super::args;
 use super::args::Format;
+use super::columns::{app_version, chart_name};
 use super::output;
 use super::screen::{Paint, Screen};
 use super::selector;
 use super::session::{self, Session};
-use super::status::{app_version, chart_name};
 use super::table::{Cell, table};
 
 /// A release with Helm's fields, in Helm's order.

@@ -1,8 +1,10 @@
 //! Releases from a terminal: Helm's verbs, implemented with the controllers' library, and two of our own.
 
 pub(crate) mod args;
+mod columns;
 mod diff;
 mod drift;
+pub(crate) mod flags;
 mod get;
 mod history;
 mod holder;

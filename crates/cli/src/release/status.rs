@@ -10,7 +10,7 @@ use helm_client::records::Record;
 use serde_json::{Value, json};
 
 use super::args;
-use super::history::ansi_c;
+use super::columns::ansi_c;
 use super::output;
 use super::screen::{Paint, Screen};
 use super::session::{self, Session};
@@ -144,19 +144,4 @@ fn tests(release: &Release) -> String {
         );
     }
     text
-}
-
-/// `name-version`, as lists show a chart.
-pub(super) fn chart_name(release: &Release) -> String {
-    let metadata = release.chart.metadata.as_ref();
-    metadata.map_or_else(
-        || "MISSING".to_owned(),
-        |metadata| format!("{}-{}", metadata.name, metadata.version),
-    )
-}
-
-/// The version of the application as lists show it.
-pub(super) fn app_version(release: &Release) -> String {
-    let metadata = release.chart.metadata.as_ref();
-    metadata.map_or_else(|| "MISSING".to_owned(), |metadata| metadata.app_version.clone())
 }

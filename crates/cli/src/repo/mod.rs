@@ -17,7 +17,8 @@ use serde_json::json;
 use crate::release::args::{Format, duration};
 use crate::release::output;
 use crate::release::table::table;
-use crate::{environment, fetch, progress, prompt, report};
+use crate::wait::wait_for;
+use crate::{environment, progress, prompt, report};
 pub(crate) use cache::Cache;
 pub(crate) use file::{Entry, File};
 pub(crate) use named::{Named, all};
@@ -187,7 +188,7 @@ fn add(args: &Add) -> Result<()> {
             entry.name
         ));
     }
-    let fetched = fetch::wait_for(download(&entry, args.timeout))?;
+    let fetched = wait_for(download(&entry, args.timeout))?;
     fetched.with_context(|| {
         format!(
             "looks like {:?} is not a valid chart repository or cannot be reached",
@@ -266,7 +267,7 @@ fn update(args: &Update) -> Result<()> {
     let entries: Vec<&Entry> = file.repositories.iter().filter(wanted).collect();
     let total = entries.len();
     report::out("Hang tight while we grab the latest from your chart repositories...\n")?;
-    let failed = fetch::wait_for(async {
+    let failed = wait_for(async {
         let mut fetched = futures::stream::iter(entries)
             .map(|entry| async move { (entry, download(entry, args.timeout).await) })
             .buffer_unordered(AT_ONCE);

@@ -8,7 +8,8 @@ use charts::source::dependencies::Repository;
 use charts::source::{self, Access, Archive, ChartRef, Credentials, Limits, Password};
 
 use super::{Cache, Entry, File};
-use crate::{args, environment, fetch, progress};
+use crate::wait::wait_for;
+use crate::{access, args, environment, progress};
 
 /// A chart of a repository.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Named {
         let index = Cache::of(&entry.name)?
             .text()
             .context("no cached repo found. (try 'kco repo update')")?;
-        let given = fetch::access(args)?;
+        let given = access::access(args)?;
         let kept = access(entry)?;
         let access = Access {
             credentials: given.credentials.or(kept.credentials),
@@ -58,7 +59,7 @@ impl Named {
             ..given
         };
         let fetched = source::fetch_listed(&named, &index, &access, Limits::default());
-        fetch::wait_for(fetched)?.with_context(|| {
+        wait_for(fetched)?.with_context(|| {
             format!(
                 "could not fetch chart {chart:?} of repository {}. (try 'kco repo update')",
                 entry.name
@@ -77,7 +78,7 @@ pub(super) fn access(entry: &Entry) -> Result<Access> {
     });
     Ok(Access {
         credentials,
-        trust: fetch::trust(
+        trust: access::trust(
             path(&entry.ca_file).as_deref(),
             path(&entry.cert_file).as_deref(),
             path(&entry.key_file).as_deref(),

@@ -8,6 +8,7 @@ mod address;
 mod client;
 mod current_context;
 mod error;
+mod inline;
 mod pace;
 mod self_contained;
 mod token;

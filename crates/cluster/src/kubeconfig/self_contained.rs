@@ -3,8 +3,7 @@
 use std::env;
 use std::error::Error as StdError;
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -12,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use kube::config::{AuthInfo, Cluster as Server, Config, Kubeconfig};
 use serde_json::json;
 
-use super::current_context::{CurrentContext, parse};
-use super::token::{inline_authority, written};
-use super::{Error, Limits};
+use super::Error;
+use super::inline::{inline_authority, read_file, written};
+use super::parts::{self, Parts};
 
 /// The folder of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -255,31 +254,11 @@ fn read_if_there(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// The content of a file, limited in size.
-pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    let failed = |source| Error::ReadFile {
-        path: path.to_owned(),
-        source,
-    };
-    let most = Limits::default().size;
-    let mut content = Vec::new();
-    let file = fs::File::open(path).map_err(failed)?;
-    file.take(most as u64 + 1)
-        .read_to_end(&mut content)
-        .map_err(failed)?;
-    if content.len() > most {
-        return Err(Error::TooLarge {
-            size: content.len(),
-            most,
-        });
-    }
-    Ok(content)
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::convert::Infallible;
+    use std::fs;
 
     use secrecy::ExposeSecret as _;
     use tempfile::TempDir;

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
-use kube::config::{Cluster as Server, Kubeconfig};
+use kube::config::Kubeconfig;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Error;
-use super::current_context::{CurrentContext, parse};
-use super::self_contained::read_file;
+use super::inline::{inline_authority, written};
+use super::parts::{self, Parts};
 use crate::request::Call;
 use crate::{Attempt, ClientOptions, Cluster, ObjectId};
 
@@ -132,34 +130,6 @@ pub(super) fn replace_token(kubeconfig: &[u8], token: &SecretString) -> Result<S
     let user = json!({"token": token.expose_secret()});
     let namespace = current.context.namespace.as_deref();
     Ok(written(&current.context_name, namespace, &current.cluster, &user))
-}
-
-/// The cluster with its certificate authority inline instead of in a file.
-pub(super) fn inline_authority(mut cluster: Server) -> Result<Server, Error> {
-    if let Some(path) = cluster
-        .certificate_authority
-        .take()
-        .filter(|path| !path.is_empty())
-        && cluster.certificate_authority_data.is_none()
-    {
-        cluster.certificate_authority_data = Some(STANDARD.encode(read_file(path.as_ref())?));
-    }
-    Ok(cluster)
-}
-
-/// A kubeconfig with one context. It is JSON, which is valid YAML, and the same content always gives the same text.
-pub(super) fn written(name: &str, namespace: Option<&str>, cluster: &Server, user: &Value) -> String {
-    let mut context = json!({"cluster": name, "user": name});
-    if let Some(namespace) = namespace {
-        context["namespace"] = json!(namespace);
-    }
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": name,
-        "clusters": [{"name": name, "cluster": cluster}],
-        "contexts": [{"name": name, "context": context}],
-        "users": [{"name": name, "user": user}],
-    });
-    format!("{kubeconfig:#}\n")
 }
 
 #[cfg(test)]

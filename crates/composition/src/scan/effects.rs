@@ -1,14 +1,16 @@
 //! Finds expressions with side effects. Most have none, and need no evaluation where their value is unused.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use gotemplate::ast::{Expr, List, Node, Pipe, Tree};
 use gotemplate::string::Str;
 
-use super::walk::Defines;
-
 /// The variable that charts assign unwanted results to.
 const BLANK: &[u8] = b"$_";
+
+/// The templates with each name: which one is called depends on which subcharts are enabled.
+pub(super) type Defines = HashMap<String, Rc<[Rc<Tree>]>>;
 
 /// The named templates that can lead to a lookup.
 #[derive(Debug, Default)]

@@ -23,10 +23,11 @@ use gotemplate::set::Set;
 use helm::chart::Chart;
 use serde_json::Value;
 
-use self::charts::ChartNode;
-use self::document::{Finding, Rule};
+use self::charts::Place;
+use self::document::{Found, Rule};
+use self::effects::Defines;
 use self::possible::{Alternative, Hole, Possible};
-use self::walk::{Defines, Walk};
+use self::walk::Walk;
 
 /// Everything that a chart can touch, as far as its trees show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

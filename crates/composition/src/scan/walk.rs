@@ -7,9 +7,9 @@ use gotemplate::ast::{Branch, Expr, List, Node, Pipe, Tree};
 use gotemplate::set::Set;
 use gotemplate::stack::Stack;
 
-use super::charts::ChartNode;
-use super::document::{DocumentState, Finding, Shape};
-use super::effects::{self, Effects};
+use super::charts::Place;
+use super::document::{Found, Shape, State};
+use super::effects::{self, Defines, Effects};
 use super::possible::{self, Alternative, ChartIndex, Hole, Holes, MAX_TEXT, Possible, Shared};
 use super::steps::{Cut, Steps};
 
@@ -63,9 +63,6 @@ pub(super) struct Walk<'c> {
     /// The templates that are being executed, the innermost last; texts passed to `tpl` have no name.
     running: Vec<Option<String>>,
 }
-
-/// The templates with each name: which one is called depends on which subcharts are enabled.
-pub(super) type Defines = HashMap<String, Rc<[Rc<Tree>]>>;
 
 /// A path into the values of a chart.
 type ValuesPath = (ChartIndex, Shared<[String]>);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::kept::difference;
 use super::{Change, Changes, Conversion, Direction, Error};
-use crate::crd::served_versions;
+use crate::served::{name, served_versions};
 use crate::values::{additional, items};
 use crate::{CustomResourceDefinition, JSONSchemaProps, values};
 
@@ -25,8 +25,8 @@ pub fn check(crd: &CustomResourceDefinition, version: &str) -> Result<(), Error>
     let Some(conversion) = Conversion::of(crd)? else {
         return Ok(());
     };
-    let damaged = |error: crate::crd::Error| Error::Annotation {
-        crd: crate::crd::name(crd),
+    let damaged = |error: crate::error::Error| Error::Annotation {
+        crd: name(crd),
         why: error.to_string(),
     };
     let own = |version: &str| crate::own_schema(crd, version).map_err(damaged);

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::crd::{STORAGE_VERSION, served_versions};
+use crate::served::{STORAGE_VERSION, name, served_versions};
 use crate::{CustomResourceDefinition, JSONSchemaProps, ServedVersion};
 pub use change::Changes;
 use change::{Change, Direction};
@@ -146,7 +146,7 @@ impl Conversion {
         let Some(text) = annotations.and_then(|annotations| annotations.get(CONVERSION)) else {
             return Ok(None);
         };
-        Self::read(&crate::crd::name(crd), text).map(Some)
+        Self::read(&name(crd), text).map(Some)
     }
 
     /// The same, from the text of the annotation.

@@ -6,15 +6,12 @@ use cluster::{Applied, Apply, Cluster, ObjectId};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
-use super::objects::{Identity, ObjectRef, Target};
+use super::objects::{AT_ONCE, Identity, Place, Target};
 use super::obstacle::Obstacles;
 use super::ownership::{Checked, Owner};
 use super::{Error, Live, Progress, Tell, conflict};
 use crate::json;
 use crate::records::MANAGER;
-
-/// How many requests for objects of one release run at the same time.
-pub(super) const AT_ONCE: usize = 8;
 
 /// What has been written so far, so that it can be undone.
 #[derive(Debug, Default)]

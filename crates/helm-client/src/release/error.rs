@@ -3,8 +3,8 @@
 use helm::hook::HookEvent;
 
 use super::Action;
+use crate::pool::Busy;
 use crate::records;
-use crate::rendering::Busy;
 
 /// An action that failed.
 #[derive(Debug, thiserror::Error)]

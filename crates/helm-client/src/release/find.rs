@@ -8,7 +8,7 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use helm::release::{OWNER, label};
 use serde_json::{Value, json};
 
-use super::apply::AT_ONCE;
+use super::objects::AT_ONCE;
 use super::{Error, Releases};
 use crate::json::{self, Meta};
 use crate::records::{self, Observed, Record};

@@ -413,7 +413,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::rendering::Busy;
+    use crate::pool::Busy;
 
     #[test]
     fn a_job_is_awaited_as_long_as_it_may_run() {

@@ -10,7 +10,7 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Map, Value, json};
 
 use super::Error;
-use super::apply::AT_ONCE;
+use super::objects::AT_ONCE;
 use crate::records::MANAGER;
 
 /// Turns Helm's update entries of these objects into apply entries; objects without any are not written.

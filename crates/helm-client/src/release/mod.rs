@@ -16,6 +16,7 @@ mod hold;
 mod hooks;
 mod install;
 mod labels;
+mod managers;
 mod migrate;
 mod objects;
 mod obstacle;

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::{Error, UnservedType};
 
+/// How many requests for objects of one release run at the same time.
+pub(super) const AT_ONCE: usize = 8;
+
 /// An object of a release and where it belongs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Target {

@@ -11,7 +11,7 @@ use cluster::fields::{self, Path};
 use cluster::{Cluster, ObjectId};
 use serde_json::Value;
 
-use super::drift::{is_bookkeeping, is_hand};
+use super::managers::{is_bookkeeping, is_hand};
 use super::{conflict, migrate};
 use crate::records::MANAGER;
 

@@ -5,7 +5,7 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::apply::AT_ONCE;
+use super::objects::AT_ONCE;
 use super::{Error, Live, Progress, Releases, Wait};
 
 impl Releases {

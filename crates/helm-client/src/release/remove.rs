@@ -8,8 +8,7 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use helm::kind_order::KindOrder;
 use helm::resource_policy::{OnUninstall, RESOURCE_POLICY, is_kept_on_upgrade};
 
-use super::apply::AT_ONCE;
-use super::objects::{Identity, Target};
+use super::objects::{AT_ONCE, Identity, Target};
 use super::ownership::Owner;
 use super::{Error, Progress, Tell};
 use crate::json::{self, Meta};

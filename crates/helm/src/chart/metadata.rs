@@ -6,7 +6,7 @@ use gostd::unicode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::semver;
+use crate::{empty::null_as_default, semver};
 
 /// The contents of `Chart.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -267,12 +267,4 @@ fn sanitize(text: &str) -> String {
 #[expect(clippy::ref_option, reason = "serde calls it with a reference")]
 fn none_or_empty(dependencies: &Option<Vec<Dependency>>) -> bool {
     dependencies.as_ref().is_none_or(Vec::is_empty)
-}
-
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -6,7 +6,7 @@ use gotemplate::function::{Error, Int64};
 use gotemplate::string::Str;
 use gotemplate::value::Value;
 
-use super::dates::CalendarName;
+use crate::times::CalendarName;
 use gostd::strconv;
 
 /// `cast.ToInt64`.

@@ -6,9 +6,8 @@ use gotemplate::string::Str;
 use gotemplate::value::{List, Map, Value};
 
 use super::budget::{MEMORY_OF_A_READ_BYTE, READ_IN_A_STEP};
-use super::dates;
 use crate::json::{self, Decoded};
-use crate::{toml, yaml};
+use crate::{times, toml, yaml};
 
 const COMPACT: Layout = Layout {
     escape_html: true,
@@ -160,7 +159,7 @@ pub(super) fn must_from_json(call: &mut Call, text: Str) -> Result<Value, Error>
 /// Like [`from_yaml`].
 pub(super) fn from_toml(call: &mut Call, text: Str) -> Result<Map, Error> {
     read(call, &text, |text| {
-        toml::parse(text, &|datetime| Value::object(dates::of_toml(datetime)))
+        toml::parse(text, &|datetime| Value::object(times::of_toml(datetime)))
             .unwrap_or_else(|error| error_map(&error))
     })
 }

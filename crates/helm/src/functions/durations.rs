@@ -1,102 +1,13 @@
-//! Durations: Helm's own helpers, and Go's `time.Duration` as templates see it.
-
-use std::any::Any;
-use std::sync::LazyLock;
+//! Durations: Helm's own helpers.
 
 use gostd::duration::{self, Duration};
 use gostd::quote::quote;
 use gostd::unicode;
 use gotemplate::format;
-use gotemplate::function::{Arguments, Error, Functions, Int64, Parameter, Receiver, Returned};
-use gotemplate::types::{self, Type};
-use gotemplate::value::{Object, Value};
+use gotemplate::function::{Error, Int64};
+use gotemplate::value::Value;
 
-static DURATION: Type = Type::basic("time.Duration", &types::INT64).with_methods(&DURATION_METHODS);
-
-/// A duration as templates see it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DurationValue(pub(super) Duration);
-
-impl Object for DurationValue {
-    fn ty(&self) -> &'static Type {
-        &DURATION
-    }
-
-    fn text(&self) -> Option<String> {
-        Some(self.0.to_string())
-    }
-
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::Int64(self.0.0))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-impl Parameter for DurationValue {
-    fn go_type() -> &'static Type {
-        &DURATION
-    }
-
-    fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error> {
-        let value = arguments.take().unwrap_or_default();
-        value.as_object().copied().ok_or_else(|| {
-            Error::new(format!(
-                "wrong type for value; expected time.Duration; got {}",
-                value.type_name()
-            ))
-        })
-    }
-}
-
-impl Returned for DurationValue {
-    fn into_result(self) -> Result<Value, Error> {
-        Ok(Value::object(self))
-    }
-}
-
-static DURATION_METHODS: LazyLock<Functions> = LazyLock::new(|| {
-    let mut methods = Functions::default();
-    methods.add("String", |this: Receiver| {
-        receiver(&this).map(|span| span.to_string())
-    });
-    methods.add("Hours", |this: Receiver| receiver(&this).map(Duration::hours));
-    methods.add("Minutes", |this: Receiver| receiver(&this).map(Duration::minutes));
-    methods.add("Seconds", |this: Receiver| receiver(&this).map(Duration::seconds));
-    methods.add("Milliseconds", |this: Receiver| {
-        receiver(&this).map(|span| Int64(span.0 / duration::MILLISECOND))
-    });
-    methods.add("Microseconds", |this: Receiver| {
-        receiver(&this).map(|span| Int64(span.0 / duration::MICROSECOND))
-    });
-    methods.add("Nanoseconds", |this: Receiver| {
-        receiver(&this).map(|span| Int64(span.0))
-    });
-    methods.add("Abs", |this: Receiver| {
-        receiver(&this).map(|span| DurationValue(span.abs()))
-    });
-    methods.add("Round", |this: Receiver, DurationValue(unit): DurationValue| {
-        receiver(&this).map(|span| DurationValue(span.round(unit)))
-    });
-    methods.add(
-        "Truncate",
-        |this: Receiver, DurationValue(unit): DurationValue| {
-            receiver(&this).map(|span| DurationValue(span.truncate(unit)))
-        },
-    );
-    methods
-});
-
-fn receiver(this: &Receiver) -> Result<Duration, Error> {
-    this.object::<DurationValue>().map(|span| span.0)
-}
-
-/// A duration as written to documents: as text, not as a number.
-pub(crate) fn duration_text(value: &Value) -> Option<String> {
-    value.as_object::<DurationValue>().map(|span| span.0.to_string())
-}
+use crate::times::DurationValue;
 
 /// Converts a duration, its text, or seconds as text or number.
 fn duration_of(value: &Value) -> Result<Duration, Error> {

@@ -41,8 +41,6 @@ use gotemplate::function::Functions;
 use crate::line::HelmLine;
 
 pub use control::{Refusal, TplError};
-pub(crate) use dates::{toml_date, yaml_timestamp};
-pub(crate) use durations::duration_text;
 
 /// Maximum length of a text created by one call. Go is only limited by memory.
 const MAX_TEXT: usize = 64 << 20;

@@ -7,25 +7,21 @@
 use std::{fmt::Write, sync::OnceLock};
 
 use gostd::quote;
-use gotemplate::{json, string::Str, value::Map, value::Value as GoValue};
+use gotemplate::{string::Str, value::Map};
 use jsonschema::{
     Draft, JsonType, PatternOptions, Retrieve, Uri, ValidationError, Validator,
     error::{TypeKind, ValidationErrorKind},
 };
 use serde_json::Value;
 
-use crate::{chart::ResolvedChart, values::as_table};
-
 mod effort;
 mod formats;
 mod plain;
+mod tree;
 
 use self::plain::Plain;
-
-/// The violations of all charts: each chart's name followed by its messages.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Error(String);
+pub use self::tree::{Error, Violation};
+pub(crate) use self::tree::{validate, violations};
 
 /// A chart's `values.schema.json`, compiled on first use.
 #[derive(Debug)]
@@ -81,103 +77,8 @@ impl PartialEq for Schema {
     }
 }
 
-/// One place where values violate the schema of a chart or subchart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Name of the chart whose schema it is.
-    pub chart: String,
-    /// The position in the values of the outermost chart, as a JSON pointer.
-    pub path: String,
-    /// The reason, in the words of Helm's validator.
-    pub reason: String,
-}
-
-/// Validates the values of a chart, then those of its subcharts, each against its own schema.
-///
-/// # Errors
-/// When values violate a schema, or a schema is invalid.
-pub(crate) fn validate(chart: &ResolvedChart<'_>, values: &Map) -> Result<(), Error> {
-    let mut text = String::new();
-    visit(chart, values, "", &|| false, &mut |chart, _, outcome| {
-        let messages = match outcome {
-            Ok(errors) if errors.is_empty() => return,
-            Ok(errors) => messages(&errors, 0),
-            Err(why) => why,
-        };
-        let _ = write!(text, "{chart}:\n{messages}");
-    });
-    if text.is_empty() { Ok(()) } else { Err(Error(text)) }
-}
-
-/// All violations, in the order of [`validate`]; none if the time is over before all are found.
-pub(crate) fn violations(
-    chart: &ResolvedChart<'_>,
-    values: &Map,
-    is_over: &dyn Fn() -> bool,
-) -> Option<Vec<Violation>> {
-    let mut violations = Vec::new();
-    visit(chart, values, "", is_over, &mut |chart, path, outcome| {
-        let violation = |path: String, reason: String| Violation {
-            chart: chart.to_owned(),
-            path,
-            reason,
-        };
-        match outcome {
-            Ok(errors) => violations.extend(errors.iter().map(|error| {
-                violation(
-                    format!("{path}{}", at(error)),
-                    message(std::slice::from_ref(error)),
-                )
-            })),
-            Err(why) => violations.push(violation(path.to_owned(), why.trim_end().to_owned())),
-        }
-    });
-    (!is_over()).then_some(violations)
-}
-
 /// The result for one chart: its violations, or why it could not be validated.
 type Outcome<'v> = Result<Vec<ValidationError<'v>>, String>;
-
-/// Calls `seen` for each chart that has a schema, until the time is over, with its name, the position of its values,
-/// and the result.
-fn visit(
-    chart: &ResolvedChart<'_>,
-    values: &Map,
-    path: &str,
-    is_over: &dyn Fn() -> bool,
-    seen: &mut dyn FnMut(&str, &str, Outcome<'_>),
-) {
-    if is_over() {
-        return;
-    }
-    if let Some(schema) = chart.chart.schema_check() {
-        if schema.quickly_accepts(values) {
-            seen(chart.name(), path, Ok(Vec::new()));
-        } else {
-            // Whole floats become integers here, as the validator treats them.
-            match json::to_json(&GoValue::Map(values.clone())) {
-                Ok(values) => seen(chart.name(), path, schema.errors(&values, is_over)),
-                Err(error) => seen(chart.name(), path, Err(error.to_string())),
-            }
-        }
-    }
-    for subchart in &chart.dependencies {
-        let name = subchart.name();
-        let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
-        match values.get(name) {
-            None | Some(GoValue::Nil) => {}
-            Some(given) => {
-                if let Some(table) = as_table(&given) {
-                    visit(subchart, table, &path, is_over, seen);
-                } else {
-                    let found = given.type_name();
-                    let why = format!("invalid type for values: expected object (map), got {found}\n");
-                    seen(name, &path, Err(why));
-                }
-            }
-        }
-    }
-}
 
 const LOCATION: &str = "file:///values.schema.json";
 

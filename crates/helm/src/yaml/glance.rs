@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Number, Value};
 
-use super::decode::{Build, Key};
+use super::build::{Build, Key};
 
 /// A document that borrows its texts.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //!
 //! Reading goes bytes → [`reader`] → [`scanner`] → [`parser`] → [`document`] → [`decode`]; error messages are Helm's.
 
+mod build;
 mod decode;
 mod document;
 mod emit;
@@ -17,7 +18,7 @@ mod write;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-pub use decode::{Build, Key};
+pub use build::{Build, Key};
 pub(crate) use glance::Glance;
 use gotemplate::{
     frozen::{Frozen, FrozenMap},

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use super::{
     Problem,
-    decode::{Build, Key},
+    build::{Build, Key},
     resolve::Resolved,
 };
 use gostd::strconv;

@@ -13,7 +13,7 @@ use super::{
     emit::{Detour, Dialect, Emitter},
     order, parse_json,
 };
-use crate::{functions, json::utf8_or_replacement};
+use crate::{times, utf8::utf8_or_replacement};
 
 /// Writes a document as `toYaml` does: without the line break at the end.
 pub fn to_string(value: &serde_json::Value) -> Result<String, Error> {
@@ -197,11 +197,11 @@ fn write_pretty(value: &Value, emitter: &mut Emitter, depth: usize) -> Result<()
             emitter.end();
         }
         Value::Object(object) => {
-            if let Some(timestamp) = functions::yaml_timestamp(value) {
+            if let Some(timestamp) = times::yaml_timestamp(value) {
                 emitter.timestamp(&timestamp);
                 return Ok(());
             }
-            if let Some(duration) = functions::duration_text(value) {
+            if let Some(duration) = times::duration_text(value) {
                 emitter.string(&duration)?;
                 return Ok(());
             }

@@ -17,12 +17,13 @@ use tracing::{Instrument as _, Span};
 use self::object::{Object, Outcome};
 use crate::context::Context;
 use crate::engine::{
-    self, ApplyError, Change, FIELD_MANAGER, Memory, ObserveError, Observed, Site, Standing, Step, Subject,
+    self, ApplyError, Change, Memory, ObserveError, Observed, Site, Standing, Step, Subject,
 };
+use crate::field_manager::FIELD_MANAGER;
 use crate::key::Key;
 use crate::message::chain;
 use crate::names;
-use crate::pass::Next;
+use crate::next::Next;
 pub(crate) use route::route;
 
 /// When objects that are still starting are checked again.

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::Error;
 use crate::context::Context;
-use crate::engine::FIELD_MANAGER;
+use crate::field_manager::FIELD_MANAGER;
 use crate::key::Key;
 use crate::message::told;
 

@@ -6,8 +6,9 @@ use helm::origin::ALLOW_FROM_NAMESPACES;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
+use crate::cluster_id::ClusterId;
 use crate::context::Context;
-use crate::registry::{ClusterId, Source, source};
+use crate::registry::{Source, source};
 
 /// The Secrets that a spec may refer to, in order: the one that it names with a namespace, the same name in the
 /// namespace with the Secrets of clusters, the deprecated field, and the Secret named after the region.

@@ -22,11 +22,13 @@ use tracing::Instrument as _;
 use super::object::{Object, Outcome};
 use super::resolve::{self, resolve};
 use super::{Error, is_held};
+use crate::cluster_id::ClusterId;
 use crate::context::{Context, Shared};
 use crate::key::{Key, Kind};
 use crate::message::chain;
 use crate::pass;
-use crate::registry::{ClusterId, ClusterState, Registry};
+use crate::registry::Registry;
+use crate::registry::state::State;
 
 /// How many deployments are routed concurrently.
 const WORKERS: u16 = 8;
@@ -130,7 +132,7 @@ impl Router {
         let target = former.and_then(|former| former.target);
         self.queue.forget(key);
         self.backoff.succeeded(key);
-        let site = target.and_then(|target| self.registry.member(&target)?.site());
+        let site = target.and_then(|target| self.registry.site(&target));
         if let Some(site) = site {
             site.forget(key);
         }
@@ -229,9 +231,8 @@ impl Router {
         if let Some(assignment) = lock(&self.assignments).get_mut(key) {
             assignment.target = Some(id.clone());
         }
-        let member = self.registry.member(&id);
-        let site = member.as_ref().and_then(|member| member.site());
-        let standing = member.as_ref().map(|member| member.standing());
+        let site = self.registry.site(&id);
+        let standing = self.registry.member(&id).map(|member| member.standing());
         match (site, standing) {
             (Some(site), Some(standing)) if standing.state == ClusterState::Engaged => {
                 let version = object.deployment.resource_version().unwrap_or_default();
@@ -261,8 +262,8 @@ impl Router {
     fn withdraw(&self, key: &Key) {
         let target = lock(&self.assignments)
             .get_mut(key)
-            .and_then(|assignment| assignment.target.take());
-        let site = target.and_then(|target| self.registry.member(&target)?.site());
+            .and_then(|known| known.target.take());
+        let site = target.and_then(|target| self.registry.site(&target));
         if let Some(site) = site {
             site.forget(key);
         }

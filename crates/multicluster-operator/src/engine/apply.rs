@@ -8,7 +8,8 @@ use helm_client::release::{self, Deployed, Live, Releases};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 
-use super::{Engine, FIELD_MANAGER, Memory, Observed, Site, Step, Subject};
+use super::{Engine, Memory, Observed, Site, Step, Subject};
+use crate::field_manager::FIELD_MANAGER;
 use crate::message::chain;
 
 /// How long to wait for the deletion of a namespace.

@@ -11,7 +11,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::mesh;
-use charts::Charts;
 use cluster::Cluster;
 use helm_client::authenticity::Parent;
 use helm_client::release::{CrdPolicy, Options, Releases, Wait};
@@ -25,33 +24,16 @@ pub(crate) use memory::{Memories, Memory, Owners};
 pub(crate) use observe::{Error as ObserveError, Observed, observe};
 pub(crate) use plan::{Blocked, Plan, Standing, Step, plan};
 
-use crate::chart::{Form, ProcessChart};
+use crate::chart::Form;
 use crate::claims::Claims;
-use crate::context::Context;
+use crate::cluster_id::ClusterId;
+use crate::context::{Context, Engine};
 use crate::key::{Key, Kind};
 use crate::metrics::OperatorMetrics;
-use crate::registry::{ClusterId, Member};
-use crate::release_key::Keys;
-
-/// Our field manager. Objects of releases have Helm's.
-pub(crate) const FIELD_MANAGER: &str = "multicluster-operator";
+use crate::registry::member::Member;
 
 /// How long an uninstall waits until the objects are gone.
 const UNINSTALL_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// What passes on all clusters need from the process.
-pub(crate) struct Engine {
-    pub(crate) chart: ProcessChart,
-    pub(crate) charts: Charts,
-    /// Authenticates the records of releases.
-    pub(crate) keys: Keys,
-    /// Distinguishes this process from others that act on releases.
-    pub(crate) identity: String,
-    pub(crate) max_history: i64,
-    pub(crate) install_crds: bool,
-    /// Namespaces, besides its own, in which a release may have objects.
-    pub(crate) open_namespaces: Vec<String>,
-}
 
 /// An API server that releases are written to.
 pub(crate) struct Site {

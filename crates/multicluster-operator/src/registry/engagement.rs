@@ -1,10 +1,11 @@
 //! Serves one cluster, from its first answer until its Secret is removed: its client, its watches, its workers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::mesh::{self, Tenant};
-use cluster::{Answered, Cluster, Item, ObjectId, Pulse, kubeconfig};
+use cluster::kubeconfig::{self, Limits};
+use cluster::{Answered, Cluster, Item, ObjectId, Pulse};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{DynamicObject, PartialObjectMeta};
@@ -14,9 +15,13 @@ use runtime::{Backoff, Recorder, Watches};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{ClusterState, Limits, Member, Source, lock, tenants};
+use super::member::{Member, lock};
+use super::source::Source;
+use super::state::State;
+use super::tenants;
 use crate::context::{Context, Shared};
-use crate::engine::{FIELD_MANAGER, Memories, Owners, Reach, Site};
+use crate::engine::{Memories, Owners, Reach, Site};
+use crate::field_manager::FIELD_MANAGER;
 use crate::message::chain;
 use crate::{crds, pass};
 
@@ -44,6 +49,9 @@ const MOST_WATCHES: usize = 500;
 
 type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
+/// Access to the releases of a cluster, while it is engaged.
+pub(super) type Engaged = Arc<Mutex<Option<Arc<Site>>>>;
+
 /// Why a cluster could not be engaged.
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -61,7 +69,13 @@ enum Error {
 
 /// Serves a cluster until `until`; retries while it cannot be engaged. At the end it waits no longer than passes in
 /// flight may take.
-pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until: CancellationToken) {
+pub(super) async fn run(
+    member: Arc<Member>,
+    engaged: Engaged,
+    source: Source,
+    ctx: Shared,
+    until: CancellationToken,
+) {
     let mut pause = PAUSES.0;
     member.stand(ClusterState::Connecting, "", &ctx).await;
     loop {
@@ -69,8 +83,8 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
         match until.run_until_cancelled(connecting).await {
             None => return,
             Some(Ok(connected)) => {
-                serve(connected, &member, &ctx, &until).await;
-                *lock(&member.site) = None;
+                serve(connected, &member, &engaged, &ctx, &until).await;
+                *lock(&engaged) = None;
                 ctx.claims.release(&member.name);
                 // Whatever serves the cluster next may see other objects there.
                 ctx.metrics.vacate(&member.name);
@@ -147,14 +161,20 @@ async fn probe(cluster: &Cluster) -> Result<(), Error> {
 }
 
 /// Reconciles the objects on the cluster until `until`.
-async fn serve(connected: Connected, member: &Arc<Member>, ctx: &Shared, until: &CancellationToken) {
+async fn serve(
+    connected: Connected,
+    member: &Arc<Member>,
+    engaged: &Engaged,
+    ctx: &Shared,
+    until: &CancellationToken,
+) {
     let Connected {
         cluster,
         server,
         pulse,
     } = connected;
     let site = Arc::new(site(cluster, server, member, ctx));
-    *lock(&member.site) = Some(site.clone());
+    *lock(engaged) = Some(site.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(pass::dispatch(site.clone(), ctx.clone(), until.clone()));
     if member.has_tenants {

@@ -1,233 +1,37 @@
 //! The clusters that are served: each has a Secret with its kubeconfig, and is engaged and ended independently.
 
 mod engagement;
+pub(crate) mod member;
 mod secrets;
-mod state;
+mod source;
+pub(crate) mod state;
 mod tenants;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use api::mesh::annotations::CLUSTER_STATE;
-use api::mesh::events;
-use cluster::ObjectId;
-pub(crate) use cluster::kubeconfig::Limits;
 use helm::origin::ALLOW_FROM_NAMESPACES;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use runtime::events::{Event, Severity};
 use runtime::queue::Priority;
-use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use secrets::{follow, source};
-pub(crate) use state::{ClusterState, Standing};
+pub(crate) use secrets::follow;
+pub(crate) use source::{SELF, Source, source};
 
-use crate::context::{Context, Shared};
-use crate::engine::{FIELD_MANAGER, Site};
+use self::engagement::Engaged;
+use self::member::{Member, lock};
+use self::source::is_self;
+use self::state::{Standing, State};
+use crate::cluster_id::ClusterId;
+use crate::context::Shared;
+use crate::engine::Site;
 use crate::key::Key;
-use crate::message::{chain, told};
-
-/// The name under which the watch cluster itself is served.
-pub(crate) const SELF: &str = "self-cluster";
-
-/// How often a new message about an unchanged state is published.
-const SAME_STATE_AGAIN: Duration = Duration::from_mins(1);
-
-/// How long reporting a state may take: the watch cluster may be the one that does not answer.
-const TOLD_WITHIN: Duration = Duration::from_secs(5);
-
-/// The longest entry about a release that was left behind: three names with words between them.
-const LONGEST_ENTRY: usize = 500;
-
-/// The id of a cluster: the Secret with its kubeconfig.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClusterId {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl std::fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// How to connect to a cluster.
-#[derive(Clone)]
-pub(crate) enum Source {
-    /// With this process's own client: it is the watch cluster.
-    Home,
-    /// With a kubeconfig, whose author may be malicious; if it is empty, the cluster cannot be reached.
-    Kubeconfig {
-        text: Arc<[u8]>,
-        /// Annotations of its Secret, which say whether its token is renewed.
-        annotations: BTreeMap<String, String>,
-    },
-}
-
-impl Source {
-    /// A digest that is the same for sources of the same connection.
-    fn digest(&self) -> [u8; 32] {
-        match self {
-            Self::Home => [0; 32],
-            Self::Kubeconfig { text, .. } => Sha256::digest(text).into(),
-        }
-    }
-}
-
-/// A known cluster.
-pub(crate) struct Member {
-    pub(crate) id: ClusterId,
-    /// Its name in the names of releases, conditions and metrics.
-    pub(crate) name: String,
-    /// True if tenants are reconciled there. They are not if only a deployment names the kubeconfig: its author decides
-    /// about that deployment only.
-    has_tenants: bool,
-    site: Mutex<Option<Arc<Site>>>,
-    standing: Mutex<Standing>,
-    /// When the state was last reported.
-    told_at: Mutex<Instant>,
-    /// True if the state could not be reported, so that the Secret shows an earlier one.
-    is_untold: AtomicBool,
-    annotations: Mutex<BTreeMap<String, String>>,
-}
-
-impl Member {
-    /// Access to its releases, while it is engaged.
-    pub(crate) fn site(&self) -> Option<Arc<Site>> {
-        lock(&self.site).clone()
-    }
-
-    pub(crate) fn standing(&self) -> Standing {
-        lock(&self.standing).clone()
-    }
-
-    /// Sets the state of the cluster, and reports it if it is new. A server may give ever different reasons for not
-    /// answering: new reasons for the same state are reported only once in a while.
-    async fn stand(&self, state: ClusterState, message: &str, ctx: &Context) {
-        let Some((next, is_other)) = self.note(state, message) else {
-            return self.tell_again(ctx).await;
-        };
-        tracing::info!(cluster = self.name, state = state.as_str(), message, "cluster");
-        if is_other {
-            ctx.metrics.state(&self.name, Some(state));
-            // The receiver is gone once the process ends.
-            let _ = ctx.news.send(self.id.clone());
-        }
-        // The other states last only for a moment.
-        if matches!(
-            state,
-            ClusterState::Engaged | ClusterState::Unreachable | ClusterState::Disengaged
-        ) {
-            self.tell(&next, message, ctx).await;
-        }
-    }
-
-    /// The state to report, and whether it differs from the previous one; none if there is nothing new.
-    fn note(&self, state: ClusterState, message: &str) -> Option<(Standing, bool)> {
-        let mut standing = lock(&self.standing);
-        let is_other = standing.state != state;
-        if !is_other && lock(&self.told_at).elapsed() < SAME_STATE_AGAIN {
-            return None;
-        }
-        let next = standing.seen(state, message, Timestamp::now())?;
-        *standing = next.clone();
-        *lock(&self.told_at) = Instant::now();
-        Some((next, is_other))
-    }
-
-    /// Reports on the Secret, once, what is wrong with a cluster that is nevertheless served.
-    async fn complain(&self, why: &str, ctx: &Context) {
-        let standing = {
-            let mut standing = lock(&self.standing);
-            if standing.message == why {
-                return;
-            }
-            why.clone_into(&mut standing.message);
-            standing.clone()
-        };
-        tracing::warn!(cluster = self.name, why, "cluster");
-        self.tell(&standing, why, ctx).await;
-    }
-
-    /// Records on the Secret what an object left behind when it was removed without its release.
-    pub(crate) async fn left_behind(&self, what: &str, ctx: &Context) {
-        let what = told(&what.chars().take(LONGEST_ENTRY).collect::<String>());
-        let standing = {
-            let mut standing = lock(&self.standing);
-            standing.leave(&what);
-            standing.clone()
-        };
-        self.tell(&standing, &format!("left behind: {what}"), ctx).await;
-    }
-
-    /// Reports again what could not be reported.
-    async fn tell_again(&self, ctx: &Context) {
-        if self.is_untold.load(Ordering::Relaxed) {
-            let standing = self.standing();
-            self.tell(&standing, &standing.message, ctx).await;
-        }
-    }
-
-    /// Writes it to the Secret, where users see it. It gives up after a time limit, because the caller serves the
-    /// cluster and waits for this.
-    async fn tell(&self, standing: &Standing, news: &str, ctx: &Context) {
-        let secret = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Secret".to_owned()),
-            namespace: Some(self.id.namespace.clone()),
-            name: Some(self.id.name.clone()),
-            ..ObjectReference::default()
-        };
-        let note = format!("{}: {news}", standing.state.as_str());
-        let event = Event {
-            severity: match standing.state {
-                ClusterState::Unreachable => Severity::Warning,
-                ClusterState::Discovered
-                | ClusterState::Connecting
-                | ClusterState::Engaged
-                | ClusterState::Disengaged => Severity::Normal,
-            },
-            reason: events::CLUSTER_STATE,
-            action: standing.state.as_str(),
-            note: &note,
-        };
-        let noting = async {
-            let id = ObjectId::of::<Secret>(Some(&self.id.namespace), &self.id.name)?;
-            let text = serde_json::to_string(standing).unwrap_or_default();
-            let annotation = [(CLUSTER_STATE, Some(text.as_str()))];
-            ctx.home.annotate(&id, annotation, FIELD_MANAGER).await
-        };
-        // If this future is dropped at the time limit, the state counts as not reported.
-        self.is_untold.store(true, Ordering::Relaxed);
-        // Boxed, because otherwise every future that awaits this would be as large.
-        let telling = Box::pin(async {
-            let noted = noting.await;
-            ctx.recorder.publish(&secret, &event).await;
-            noted
-        });
-        let why = match tokio::time::timeout(TOLD_WITHIN, telling).await {
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) if error.is_not_found() => None,
-            Ok(Err(error)) => Some(chain(&error)),
-            Err(_) => Some(format!("no answer within {} s", TOLD_WITHIN.as_secs())),
-        };
-        self.is_untold.store(why.is_some(), Ordering::Relaxed);
-        if let Some(error) = why {
-            tracing::warn!(
-                cluster = self.name,
-                error,
-                "could not note the state of a cluster"
-            );
-        }
-    }
-}
 
 /// All known clusters.
 pub(crate) struct Registry {
@@ -241,6 +45,7 @@ pub(crate) struct Registry {
 
 struct Entry {
     member: Arc<Member>,
+    engaged: Engaged,
     digest: [u8; 32],
     /// True while its Secret has the label, or if it is the watch cluster.
     is_discovered: bool,
@@ -279,7 +84,7 @@ impl Registry {
 
     /// A deployment refers to a cluster.
     pub(crate) fn used_by(&self, user: &Key, id: &ClusterId, source: Source) {
-        let source = if secrets::is_self(id, &self.ctx) {
+        let source = if is_self(id, &self.ctx) {
             Source::Home
         } else {
             source
@@ -319,12 +124,18 @@ impl Registry {
         lock(&self.clusters).get(id).map(|entry| entry.member.clone())
     }
 
+    /// Access to the releases of a cluster, while it is engaged.
+    pub(crate) fn site(&self, id: &ClusterId) -> Option<Arc<Site>> {
+        let engaged = lock(&self.clusters).get(id)?.engaged.clone();
+        lock(&engaged).clone()
+    }
+
     /// Makes the next pass over every object on every cluster a full one.
     pub(crate) fn look_again(&self) {
         let clusters = lock(&self.clusters);
         let sites: Vec<Arc<Site>> = clusters
             .values()
-            .filter_map(|entry| entry.member.site())
+            .filter_map(|entry| lock(&entry.engaged).clone())
             .collect();
         drop(clusters);
         for site in sites {
@@ -443,7 +254,6 @@ impl Registry {
             id: id.clone(),
             name,
             has_tenants,
-            site: Mutex::default(),
             standing: Mutex::new(standing),
             told_at: Mutex::new(Instant::now()),
             is_untold: AtomicBool::new(false),
@@ -455,7 +265,14 @@ impl Registry {
             None => (false, BTreeSet::new(), None),
         };
         let until = CancellationToken::new();
-        let serving = engagement::run(member.clone(), source, self.ctx.clone(), until.clone());
+        let engaged = Engaged::default();
+        let serving = engagement::run(
+            member.clone(),
+            engaged.clone(),
+            source,
+            self.ctx.clone(),
+            until.clone(),
+        );
         let ending = lock(&self.ending).remove(id);
         let (ctx, name) = (self.ctx.clone(), member.name.clone());
         let task = tokio::spawn(async move {
@@ -468,6 +285,7 @@ impl Registry {
         });
         Entry {
             member,
+            engaged,
             digest,
             is_discovered,
             users,
@@ -483,8 +301,4 @@ async fn ended(task: Option<JoinHandle<()>>) {
     {
         tracing::error!(%error, "a cluster's task failed");
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use cluster::Item;
 use futures::StreamExt as _;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use tokio_util::sync::CancellationToken;
 
-use super::{ClusterId, Registry, SELF, Source};
+use super::Registry;
+use super::source::{Source, is_self, source};
+use crate::cluster_id::ClusterId;
 use crate::context::Context;
 use crate::message::chain;
 
@@ -64,11 +65,6 @@ pub(crate) async fn follow(
     }
 }
 
-/// True for the watch cluster, which is served with this process's own client.
-pub(super) fn is_self(id: &ClusterId, ctx: &Context) -> bool {
-    ctx.serves_self && id.name == SELF && id.namespace == ctx.discovery_namespace
-}
-
 fn id_of(secret: &Item<Secret>) -> ClusterId {
     ClusterId {
         namespace: secret.namespace().unwrap_or_default(),
@@ -92,13 +88,4 @@ fn found(registry: &Registry, secret: &Item<Secret>, ctx: &Context) {
         annotations: secret.annotations().clone(),
     });
     registry.discovered(&id, source);
-}
-
-/// The source of a cluster from its Secret.
-pub(crate) fn source(secret: &Secret, key: &str) -> Option<Source> {
-    let ByteString(text) = secret.data.as_ref()?.get(key)?;
-    (!text.is_empty()).then(|| Source::Kubeconfig {
-        text: text.as_slice().into(),
-        annotations: secret.annotations().clone(),
-    })
 }

@@ -13,7 +13,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use runtime::queue::Priority;
 
-use super::Member;
+use super::member::Member;
 use crate::context::{Context, Shared};
 use crate::engine::Site;
 use crate::key::{Key, Kind};

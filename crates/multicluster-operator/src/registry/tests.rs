@@ -9,7 +9,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ClusterId, ClusterState, Member, Registry, SELF, Source, TOLD_WITHIN};
+use super::member::{Member, TOLD_WITHIN};
+use super::state::State;
+use super::{Registry, SELF, Source};
+use crate::cluster_id::ClusterId;
 use crate::context::{self, Shared};
 use crate::key::{Key, Kind};
 

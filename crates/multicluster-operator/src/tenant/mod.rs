@@ -19,11 +19,12 @@ use tracing::{Instrument as _, Span};
 
 use crate::context::Context;
 use crate::engine::{
-    self, ApplyError, Change, FIELD_MANAGER, Memory, ObserveError, Observed, Site, Standing, Step, Subject,
+    self, ApplyError, Change, Memory, ObserveError, Observed, Site, Standing, Step, Subject,
 };
+use crate::field_manager::FIELD_MANAGER;
 use crate::key::Key;
 use crate::names;
-use crate::pass::Next;
+use crate::next::Next;
 use status::News;
 
 /// Why a pass over a tenant failed.

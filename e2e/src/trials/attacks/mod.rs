@@ -17,6 +17,7 @@ mod lookups;
 mod namespaces;
 pub(crate) mod records;
 mod registries;
+pub(crate) mod release_text;
 mod sizes;
 mod stage;
 

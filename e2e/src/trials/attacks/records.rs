@@ -1,15 +1,10 @@
 //! Release records that a tenant writes in its own namespace, as it may. No content of a record makes the controller
 //! touch objects of others.
 
-use std::io::{Read as _, Write as _};
-
-use anyhow::{Context as _, Result};
-use base64::prelude::{BASE64_STANDARD, Engine as _};
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
+use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::release_text::{encode, read, write};
 use super::stage::Scene;
 use super::{Actor, Attack, Outcome, Stage};
 use crate::HostPlatform;
@@ -464,26 +459,4 @@ fn add_hook(record: &mut Value, namespace: &str, name: &str) {
         "delete_policies": ["before-hook-creation"],
         "last_run": {"started_at": "", "completed_at": "", "phase": ""},
     }]);
-}
-
-/// The release in a record.
-pub(super) fn read(secret: &Value) -> Result<Value> {
-    let data = secret["data"]["release"]
-        .as_str()
-        .context("no record of a release")?;
-    let inner = BASE64_STANDARD.decode(BASE64_STANDARD.decode(data)?)?;
-    let mut text = String::new();
-    GzDecoder::new(&inner[..]).read_to_string(&mut text)?;
-    Ok(serde_json::from_str(&text)?)
-}
-
-fn write(record: &Value) -> Result<String> {
-    encode(record.to_string().as_bytes())
-}
-
-/// The text of a release as in a record's Secret.
-pub(crate) fn encode(text: &[u8]) -> Result<String> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(text)?;
-    Ok(BASE64_STANDARD.encode(BASE64_STANDARD.encode(encoder.finish()?)))
 }

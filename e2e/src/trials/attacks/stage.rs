@@ -12,7 +12,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 use super::holder::Holder;
-use super::records;
+use super::release_text;
 use crate::host_platform::password;
 use crate::namespace::condition;
 use crate::platform::{NAMESPACE, RELEASE};
@@ -645,7 +645,7 @@ impl<'s> Scene<'s> {
         let listed = self.a.kubectl(&["get", &kinds, "--output", "json"])?;
         let listed: Value = serde_json::from_str(&listed)?;
         for object in listed["items"].as_array().into_iter().flatten() {
-            let record = records::read(object).map(|record| record.to_string());
+            let record = release_text::read(object).map(|record| record.to_string());
             if tells(&object.to_string()) || record.is_ok_and(|record| tells(&record)) {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
                 let kind = object["kind"].as_str().unwrap_or_default();

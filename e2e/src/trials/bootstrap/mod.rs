@@ -4,7 +4,8 @@
 mod members;
 mod pods;
 mod rig;
+mod run;
 mod trial;
 mod upkeep;
 
-pub use trial::{DEMO, Outcome, demo, run};
+pub use run::{DEMO, Outcome, demo, run};

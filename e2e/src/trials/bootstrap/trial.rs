@@ -1,7 +1,6 @@
 //! The stages of the trial, and what must be true after each.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,14 +10,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use local_cluster::{output, parts, wait};
 use serde_json::{Value, json};
 
-use super::pods::Pods;
 use super::rig::{Rig, Role, network_image};
 use crate::trials::installer::Profile;
 use crate::trials::installer::umbrella::{Catalog, VERSION};
 use crate::{Site, image, progress};
-
-/// Name of the demo's machines.
-pub const DEMO: &str = "demo-bootstrap";
 
 /// The port of every node by which the join service is reached.
 const JOIN_PORT: u16 = 30090;
@@ -43,91 +38,6 @@ const COREFILE: &str = ".:53 {
 }
 ";
 
-/// The results.
-#[derive(Debug)]
-pub struct Outcome {
-    stages: Vec<(Duration, &'static str)>,
-    reached: String,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (took, stage) in &self.stages {
-            writeln!(f, "{:>6.1} s  {stage}", took.as_secs_f32())?;
-        }
-        f.write_str(&self.reached)
-    }
-}
-
-/// Goes through all stages. The machines are gone afterwards.
-///
-/// # Errors
-/// When one of them fails. The logs are kept in this case.
-pub fn run() -> Result<Outcome> {
-    let mut trial = Trial::prepare(None, false)?;
-    let reached = try_all(&mut trial);
-    trial.keep_objects(&reached);
-    let reached = reached?;
-    trial.rig.machines.declare_ready()?;
-    Ok(Outcome {
-        stages: trial.stages,
-        reached,
-    })
-}
-
-fn try_all(trial: &mut Trial) -> Result<String> {
-    trial.make_cluster(true)?;
-    let pods = Pods::deploy(trial)?;
-    trial.done("pods on all nodes talk to each other");
-    trial.reboot_worker(&pods)?;
-    trial.done("worker rebooted: its kubelet and its pods are back");
-    trial.renew_certificates()?;
-    trial.done("certificates of the first control plane renewed");
-    let platform = trial.install_platform(&Profile::small())?;
-    trial.done("platform installed by kco init, its pods spread over the nodes");
-    trial.site.run(trial.site.kco(["installer", "uninstall"])?)?;
-    trial.done("platform removed");
-    trial.remove_control_plane()?;
-    trial.done("second control plane reset: its member of etcd and its Node are gone");
-    let rotations = trial.await_rotation()?;
-    trial.done("certificate of the worker's kubelet rotated");
-    Ok(format!(
-        "cluster {}: 3 nodes, 2 of them control planes with a member of etcd each, one id on all; pods of the platform: {platform}; \
-         the worker's kubelet got {rotations} further certificates; 2 nodes are left",
-        trial.cluster_id()?
-    ))
-}
-
-/// Makes a cluster with the platform of three machines, which stays.
-///
-/// # Errors
-/// When a stage fails. The machines are removed in this case.
-pub fn demo() -> Result<Outcome> {
-    let mut trial = Trial::prepare(Some(DEMO), true)?;
-    let reached = show(&mut trial);
-    trial.keep_objects(&reached);
-    let reached = reached?;
-    trial.rig.machines.declare_ready()?;
-    trial.rig.machines.detach()?;
-    Ok(Outcome {
-        stages: trial.stages,
-        reached,
-    })
-}
-
-fn show(trial: &mut Trial) -> Result<String> {
-    trial.make_cluster(false)?;
-    let platform = trial.install_platform(&Profile::platform())?;
-    trial.done("platform installed by kco init");
-    let nodes = trial.kubectl(&["get", "nodes", "--output", "wide"])?;
-    Ok(format!(
-        "\n{nodes}\ncluster {}: 3 nodes; pods of the platform: {platform}\n\
-         Look around:   cargo run -qp local-cluster -- exec --name {DEMO} -- bash\n\
-         Remove it all: make demo-down",
-        trial.cluster_id()?
-    ))
-}
-
 /// The name of a machine's Node.
 pub(super) fn node(number: usize) -> String {
     format!("node-{number}")
@@ -141,12 +51,12 @@ pub(super) struct Trial {
     pub(super) cluster: PathBuf,
     /// Whether somebody watches the output of `kco`.
     is_shown: bool,
-    stages: Vec<(Duration, &'static str)>,
+    pub(super) stages: Vec<(Duration, &'static str)>,
     since: Instant,
 }
 
 impl Trial {
-    fn prepare(name: Option<&str>, is_shown: bool) -> Result<Self> {
+    pub(super) fn prepare(name: Option<&str>, is_shown: bool) -> Result<Self> {
         let since = Instant::now();
         // If somebody watches, the cluster is kept.
         let rig = Rig::start(name, !is_shown)?;
@@ -170,7 +80,7 @@ impl Trial {
     }
 
     /// After a failure, adds the state of the cluster to the logs.
-    fn keep_objects(&self, reached: &Result<String>) {
+    pub(super) fn keep_objects(&self, reached: &Result<String>) {
         if reached.is_ok() {
             return;
         }
@@ -194,7 +104,7 @@ impl Trial {
     }
 
     /// Ends a stage.
-    fn done(&mut self, stage: &'static str) {
+    pub(super) fn done(&mut self, stage: &'static str) {
         let took = self.since.elapsed();
         progress(format_args!("{:5.1} s  {stage}", took.as_secs_f32()));
         self.stages.push((took, stage));
@@ -202,7 +112,7 @@ impl Trial {
     }
 
     /// A cluster of three machines, with the join service and a pod network.
-    fn make_cluster(&mut self, with_wrong_requests: bool) -> Result<()> {
+    pub(super) fn make_cluster(&mut self, with_wrong_requests: bool) -> Result<()> {
         self.rig.switch_on_bare(FIRST, Role::ControlPlane)?;
         let bootstrapper = self.rig.bootstrap(FIRST, Role::ControlPlane, &[])?;
         self.done("first machine on, its bootstrapper waits");
@@ -362,7 +272,7 @@ impl Trial {
 
     /// Installs the platform by the second run of `kco init`, which continues with the existing cluster. Its pods run
     /// on control planes, too. Returns how many run on which node.
-    fn install_platform(&self, profile: &Profile) -> Result<String> {
+    pub(super) fn install_platform(&self, profile: &Profile) -> Result<String> {
         let (first, second) = (node(FIRST), node(SECOND));
         let taint = "node-role.kubernetes.io/control-plane:NoSchedule-";
         self.kubectl(&["taint", "nodes", &first, &second, taint])?;

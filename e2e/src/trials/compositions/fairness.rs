@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Rig, Type, WORKERS, await_released, compose, programs, until_within};
 use crate::admin::{AGENT, Admin, Body};
-use crate::trials::attacks::records;
+use crate::trials::attacks::{records, release_text};
 use crate::{Namespace, image, progress};
 
 /// The longest that a change may take beside hostile compositions, as a multiple of the time without them.
@@ -273,7 +273,7 @@ fn released(tenant: &Namespace, type_: &Type) -> Result<usize> {
 fn invade(rig: &Rig, type_: &Type, kind: &Hostile, count: usize) -> Result<Namespace> {
     let tenant = rig.platform.namespace(&format!("fairness-{}", kind.name))?;
     if let Some(text) = kind.record {
-        let release = records::encode(&text())?;
+        let release = release_text::encode(&text())?;
         for number in 0..count {
             tenant.apply(&json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",

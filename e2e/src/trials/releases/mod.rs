@@ -2,6 +2,7 @@
 //! idleness, and what all of that costs.
 
 pub mod chart;
+mod compared;
 pub mod crashes;
 pub mod drift;
 pub mod figures;

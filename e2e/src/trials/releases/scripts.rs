@@ -21,7 +21,7 @@ use local_cluster::registry;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::verbs::{self, Compared, Ended, Row, Table};
+use super::compared::{Compared, Row, Table, listed};
 use crate::http_server::{Answer, Asked};
 use crate::{HttpServer, host_platform, image, site};
 
@@ -552,7 +552,7 @@ impl Stage {
             let content = fs::read(&path)?;
             let shown = if path.extension().is_some_and(|extension| extension == "tgz") {
                 if name.starts_with("charts/made/") {
-                    verbs::listed(&content)?
+                    listed(&content)?
                 } else {
                     format!("{:?}", Sha256::digest(&content))
                 }

@@ -4,59 +4,20 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use flate2::read::GzDecoder;
 
-use crate::chart::copy_folder;
+use super::compared::{Compared, listed};
+pub use super::compared::{Row, Table};
 use crate::{image, site};
-
-/// What is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compared {
-    /// Status, output and files.
-    All,
-    /// Status and files: the output differs on purpose.
-    Effects,
-}
 
 /// One command line.
 struct Case {
     arguments: &'static [&'static str],
     compared: Compared,
     variables: &'static [(&'static str, &'static str)],
-}
-
-/// One command line, and its results with both programs.
-#[derive(Debug)]
-pub struct Row {
-    /// The command line.
-    pub command: String,
-    /// What differs, if anything does.
-    pub fault: Option<String>,
-}
-
-/// All of them.
-#[derive(Debug, Default)]
-pub struct Table {
-    /// Its rows.
-    pub rows: Vec<Row>,
-}
-
-impl std::fmt::Display for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for row in &self.rows {
-            match &row.fault {
-                None => writeln!(f, "{:<70} ok", row.command)?,
-                Some(fault) => writeln!(f, "{:<70} FAULT\n{fault}", row.command)?,
-            }
-        }
-        let faults = self.rows.iter().filter(|row| row.fault.is_some()).count();
-        write!(f, "{} command lines, {faults} faults", self.rows.len())
-    }
 }
 
 const fn same(arguments: &'static [&'static str]) -> Case {
@@ -509,19 +470,4 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
         files.insert(name, shown);
     }
     Ok(())
-}
-
-/// The contents of an archive, in order: path, mode, content. Times are only listed if they are not those of the trial.
-pub(super) fn listed(archive: &[u8]) -> Result<String> {
-    let mut text = format!("head {:?}\n", &archive.get(..4));
-    for entry in tar::Archive::new(GzDecoder::new(archive)).entries()? {
-        let mut entry = entry?;
-        let path = entry.path()?.display().to_string();
-        let (mode, time) = (entry.header().mode()?, entry.header().mtime()?);
-        let time = if time < 1_780_000_000 { time } else { 0 };
-        let mut content = String::new();
-        entry.read_to_string(&mut content)?;
-        text = format!("{text}== {path} {mode:o} {time}\n{content}\n");
-    }
-    Ok(text)
 }

@@ -13,9 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::{KIND, Looks, Told, chain, listed, tell};
+use super::{Looks, Told, chain, listed, tell};
 use crate::installer::args::BootstrapTeardown;
 use crate::installer::crds::{self, full_name};
+use crate::installer::names::KIND;
 use crate::release::session;
 
 /// How long to wait until nothing is left: 850 s, of the 900 s that the Job has.

@@ -15,12 +15,6 @@ use anyhow::Result;
 use super::args::{Hook, Pace};
 use crate::report::out;
 
-/// The name of the definition of installers, and of the Installer object.
-pub(super) const INSTALLER: &str = "installer";
-
-/// The kind of the Installer object.
-pub(super) const KIND: &str = "Installer";
-
 /// The field manager of the hooks.
 const MANAGER: &str = "installer-hooks";
 

@@ -12,8 +12,9 @@ use kube::core::GroupVersionKind;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{INSTALLER, KIND, Looks, MANAGER, Told, chain, tell};
+use super::{Looks, MANAGER, Told, chain, tell};
 use crate::installer::args::SelfBootstrap;
+use crate::installer::names::{INSTALLER, KIND};
 use crate::release::session;
 
 /// How many times it is checked whether the Installer is Synced.

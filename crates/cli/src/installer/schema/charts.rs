@@ -8,7 +8,8 @@ use helm::line::HelmLine;
 
 use crate::args;
 use crate::installer::components::{Component, List};
-use crate::{fetch, progress};
+use crate::wait::wait_for;
+use crate::{access, progress};
 
 /// How many charts are fetched at a time.
 const AT_ONCE: usize = 6;
@@ -33,9 +34,9 @@ pub(in crate::installer) struct FetchedChart {
 /// # Errors
 /// If the files for access cannot be read.
 pub(in crate::installer) fn fetch_all(list: &List, access: &args::Access) -> Result<Vec<Fetched>> {
-    let connection = fetch::access(access)?;
+    let connection = access::access(access)?;
     let total = list.components.len();
-    let fetched = fetch::wait_for(async {
+    let fetched = wait_for(async {
         let mut done = 0;
         futures::stream::iter(&list.components)
             .map(|component| fetch_one(list, component, access, &connection))

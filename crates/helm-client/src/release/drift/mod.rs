@@ -5,56 +5,30 @@
 //! restart, one dry run per object finds it out. Only a fingerprint is kept, so that an object nobody touched costs
 //! one read.
 
+mod drifted;
 mod policy;
 mod settled;
 
 use std::collections::{HashMap, HashSet};
 
-use cluster::fields::{self, Entry, Leaf, Path, Paths};
+use cluster::fields::{self, Leaf, Path, Paths};
 use cluster::{Apply, Health, ObjectId, health};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use jiff::Timestamp;
 use serde_json::Value;
 
+pub use drifted::{DriftedObject, DriftedPath};
 pub use policy::{InvalidPolicy, Mode, Policy};
 pub(super) use settled::Settled;
 
-use super::apply::{self, AT_ONCE, Force, put_as_is};
+use super::apply::{self, Force, put_as_is};
+use super::managers::{counted, is_bookkeeping, is_hand};
 use super::migrate;
-use super::objects::{ObjectRef, Target};
+use super::objects::{AT_ONCE, Place, Target};
 use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Releases};
 use crate::records::{MANAGER, Record};
 use settled::{CachedDrift, fingerprint};
-
-/// An object of a release that differs from what was applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DriftedObject {
-    /// Which object it is.
-    pub object: ObjectId,
-    /// What to do about an object that was removed; `None` when it exists.
-    pub removed: Option<Mode>,
-    /// The fields that differ.
-    pub paths: Vec<DriftedPath>,
-}
-
-/// A field of an object that differs from what was applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DriftedPath {
-    /// Where it is.
-    pub path: Path,
-    /// Its wanted value; `None` when the field was added.
-    pub wanted: Option<Value>,
-    /// Its actual value; `None` when the field was removed.
-    pub actual: Option<Value>,
-    /// Who set it, if known: removing a field leaves no trace.
-    pub manager: Option<String>,
-    /// When that manager last wrote.
-    pub time: Option<Timestamp>,
-    /// What to do about it.
-    pub mode: Mode,
-}
 
 /// The objects of a release, as found in the cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -74,47 +48,6 @@ pub struct Looked {
     pub health: Health,
     /// The object; `None` when it does not exist.
     pub live: Option<Value>,
-}
-
-impl DriftedObject {
-    /// True when something in it has to be corrected.
-    pub fn is_to_be_corrected(&self) -> bool {
-        let is_correct = |mode: Mode| mode == Mode::Correct;
-        self.removed.is_some_and(is_correct) || self.paths.iter().any(|path| is_correct(path.mode))
-    }
-}
-
-/// In one line: `ConfigMap shop/a: .data.size by kubectl-edit at 2026-01-01T00:00:00Z`.
-impl std::fmt::Display for DriftedObject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.object)?;
-        if self.removed.is_some() {
-            return f.write_str(" is gone");
-        }
-        for (place, path) in self.paths.iter().enumerate() {
-            write!(f, "{} {path}", if place == 0 { ":" } else { "," })?;
-        }
-        Ok(())
-    }
-}
-
-/// `.data.size changed by kubectl-edit at 2026-01-01T00:00:00Z`.
-impl std::fmt::Display for DriftedPath {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let how = match (&self.wanted, &self.actual) {
-            (None, _) => "added",
-            (Some(_), None) => "removed",
-            (Some(_), Some(_)) => "changed",
-        };
-        write!(f, "{} {how}", self.path)?;
-        if let Some(manager) = &self.manager {
-            write!(f, " by {manager}")?;
-        }
-        if let Some(time) = self.time {
-            write!(f, " at {time}")?;
-        }
-        Ok(())
-    }
 }
 
 impl Releases {
@@ -351,20 +284,6 @@ fn restricted(id: &ObjectId, mut paths: Vec<DriftedPath>, policy: &Policy) -> Op
     })
 }
 
-/// Field managers that people use by hand, by the beginnings of their names. What they add is drift; what controllers
-/// and other declarative tools add is theirs.
-const HANDS: [&str; 5] = ["kubectl", "oc", "k9s", "Mozilla", "node-fetch"];
-/// `kubectl rollout restart` leaves an annotation; removing it would restart the pods once more.
-const RESTART: &str = "kubectl-rollout";
-
-pub(super) fn is_hand(manager: &str) -> bool {
-    let begins = |hand: &str| {
-        let rest = manager.strip_prefix(hand);
-        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
-    };
-    manager != RESTART && HANDS.into_iter().any(begins)
-}
-
 /// True for a Job that is removed some time after it ended: it is no drift when it is missing.
 fn removes_itself(target: &Target) -> bool {
     target.kind() == "Job" && !target.manifest["spec"]["ttlSecondsAfterFinished"].is_null()
@@ -442,34 +361,6 @@ fn clashes(id: &ObjectId, refused: &cluster::Error, wanted: &Value, live: &Value
 fn is_autoscaled(path: &Path, live: &Value) -> bool {
     fields::entries(live)
         .any(|entry| entry.subresource == "scale" && !is_hand(entry.manager) && entry.touches(path))
-}
-
-/// The fields of an entry that are compared. What a Secret was given as `stringData` is stored, and compared, as
-/// `data`.
-fn counted<'o>(entry: &Entry<'_>, object: &'o Value) -> Vec<Leaf<'o>> {
-    let mut leaves = entry.leaves(object);
-    if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
-        for leaf in &mut leaves {
-            if let Some(key) = leaf.path.field_below("stringData") {
-                leaf.path = Path::of_fields(["data", key]);
-                leaf.value = leaf.path.get(object);
-            }
-        }
-    }
-    leaves
-}
-
-/// Fields in which tools note things, and fields that must not be removed on behalf of others.
-pub(super) fn is_bookkeeping(path: &Path) -> bool {
-    let path = path.to_string();
-    [
-        ".status",
-        ".metadata.finalizers",
-        ".metadata.ownerReferences",
-        ".metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
-    ]
-    .iter()
-    .any(|kept| path.starts_with(kept))
 }
 
 fn path(

@@ -9,9 +9,10 @@ use cluster::ObjectId;
 use cluster::fields;
 use serde_json::Value;
 
-use super::{DriftedPath, counted, is_hand};
+use super::drifted::DriftedPath;
 use crate::records::{MANAGER, Record};
 use crate::release::Live;
+use crate::release::managers::{counted, is_hand};
 
 /// What had drifted in an object as last seen.
 #[derive(Debug, Clone, Default)]

@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::events::{self, Event};
+use crate::events::{self, Event};
 
 /// How long templates may run. The limit on steps is reached within half of that, unless the machine is slow.
 pub const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -24,7 +24,7 @@ pub const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
 pub const SLOT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many renders run at once, at most: their memory together is less than a pod has.
-pub(super) const MOST_SLOTS: usize = 3;
+pub(crate) const MOST_PLACES: usize = 3;
 
 /// How many renders of one namespace wait for a slot, at most.
 const MOST_WAITING: usize = 100;
@@ -95,7 +95,16 @@ pub enum Busy {
     NoThread(String),
 }
 
-/// A number of slots for CPU-bound work, and the queue for them.
+fn refusal(busy: &Busy) -> Event {
+    Event::Refused(match busy {
+        Busy::Waited { .. } => "waited",
+        Busy::Full { .. } => "full",
+        Busy::Ending => "ending",
+        Busy::NoThread(_) => "no_thread",
+    })
+}
+
+/// A number of places for CPU-bound work, and the queue for them.
 #[derive(Debug, Clone)]
 pub struct Pool {
     state: Arc<Mutex<State>>,
@@ -147,7 +156,7 @@ impl Spent {
 
 /// Passes its slot to the next in line when it is dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Place {
     state: Arc<Mutex<State>>,
     namespace: String,
     part: String,
@@ -180,8 +189,8 @@ impl Pool {
         }
     }
 
-    /// The same, but its waits are reported ([`super::tell_events`]).
-    pub(super) fn told(self) -> Self {
+    /// The same, but its waits are reported ([`events::tell_events`]).
+    pub(crate) fn told(self) -> Self {
         let is_told = true;
         Self { is_told, ..self }
     }
@@ -260,8 +269,8 @@ impl Pool {
         })
     }
 
-    /// A slot for a namespace, until it is dropped.
-    pub(super) async fn slot(&self, party: impl Into<Party<'_>>) -> Result<Slot, Busy> {
+    /// A place for a namespace, until it is dropped.
+    pub(crate) async fn place(&self, party: impl Into<Party<'_>>) -> Result<Place, Busy> {
         let Party {
             name: namespace,
             part,
@@ -271,7 +280,7 @@ impl Pool {
             if state.can_have(namespace, Instant::now()) {
                 return Ok(state.take(namespace.to_owned(), part.to_owned(), &self.state));
             }
-            let refused = |busy: &Busy| self.tell(events::refusal(busy));
+            let refused = |busy: &Busy| self.tell(refusal(busy));
             state.line_up(namespace, part).inspect_err(refused)?
         };
         let mut waiting = Waiting {
@@ -287,8 +296,8 @@ impl Pool {
                 waited: self.slot_timeout,
             }),
         };
-        waiting.refusal = slot.as_ref().err().map(events::refusal);
-        slot
+        waiting.refusal = place.as_ref().err().map(refusal);
+        place
     }
 
     fn tell(&self, event: Event) {

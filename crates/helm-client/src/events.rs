@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use helm::engine::Limit;
 
-use super::Busy;
-
 /// An event of a render.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -29,25 +27,16 @@ pub fn tell_events(tell: impl Fn(Event) + Send + Sync + 'static) {
     let _ = TELL.set(Box::new(tell));
 }
 
-pub(super) fn happened(event: Event) {
+pub(crate) fn happened(event: Event) {
     if let Some(tell) = TELL.get() {
         tell(event);
     }
 }
 
 /// The caller gave up waiting.
-pub(super) const LEFT: Event = Event::Refused("left");
+pub(crate) const LEFT: Event = Event::Refused("left");
 
-pub(super) fn refusal(busy: &Busy) -> Event {
-    Event::Refused(match busy {
-        Busy::Waited { .. } => "waited",
-        Busy::Full { .. } => "full",
-        Busy::Ending => "ending",
-        Busy::NoThread(_) => "no_thread",
-    })
-}
-
-pub(super) fn exceeded(limit: Limit) {
+pub(crate) fn exceeded(limit: Limit) {
     happened(Event::Exceeded(match limit {
         Limit::Depth(_) => "depth",
         Limit::Stack(_) => "stack",
@@ -64,8 +53,8 @@ mod tests {
 
     use futures::FutureExt as _;
 
-    use super::super::Pool;
     use super::*;
+    use crate::pool::{Busy, Pool};
 
     #[tokio::test]
     async fn who_waits_in_vain_is_told_twice() {
