@@ -67,7 +67,7 @@ pub(crate) enum News {
 }
 
 /// How many bytes of JSON are kept of a composition, without its metadata. A larger one is read when a pass needs it:
-/// metadata alone tells whether there is something to do. A thousand compositions take a few dozen MiB.
+/// metadata alone tells whether there is something to do.
 const KEPT: usize = 16 << 10;
 
 /// How many bytes of labels, annotations and finalizers are kept of a composition. If it has more, only those that this
@@ -77,15 +77,33 @@ const KEPT_METADATA: usize = 4 << 10;
 /// A composition as last seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// Without `managedFields` and `ownerReferences`.
-    pub(crate) object: Arc<DynamicObject>,
-    /// False when only part of it is kept, so that a pass has to read it.
-    pub(crate) is_whole: bool,
+    /// The fields that every object has, without `managedFields` and `ownerReferences`.
+    head: Arc<DynamicObject>,
+    /// The others as JSON text: parsed values take ten times the memory, and most compositions are at rest. None when
+    /// they are not kept.
+    data: Option<Arc<str>>,
     /// The digest that [`told`] computes; it includes labels and annotations that are not kept.
     pub(crate) told: u64,
 }
 
 impl Seen {
+    /// Its metadata, as far as it is kept.
+    pub(crate) fn metadata(&self) -> &ObjectMeta {
+        &self.head.metadata
+    }
+
+    /// The object, parsed on each call, and whether it is whole: if only part of it is kept, a pass has to read it.
+    pub(crate) fn object(&self) -> (DynamicObject, bool) {
+        let mut object = (*self.head).clone();
+        let data = self
+            .data
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok());
+        let is_whole = data.is_some();
+        object.data = data.unwrap_or_default();
+        (object, is_whole)
+    }
+
     fn of(item: Item<Trimmed>) -> Self {
         match item {
             Item::Read(Trimmed(seen)) => seen,
@@ -107,13 +125,11 @@ impl Seen {
         if !has_room {
             keep_ours(metadata);
         }
-        let is_whole = has_room && is_small(&object.data);
-        if !is_whole {
-            object.data = Value::Null;
-        }
+        let data = has_room.then(|| small(&object.data)).flatten();
+        object.data = Value::Null;
         Self {
-            object: Arc::new(object),
-            is_whole,
+            head: Arc::new(object),
+            data,
             told,
         }
     }
@@ -195,30 +211,32 @@ impl Resource for Trimmed {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        self.0.object.meta()
+        self.0.head.meta()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        Arc::make_mut(&mut self.0.object).meta_mut()
+        Arc::make_mut(&mut self.0.head).meta_mut()
     }
 }
 
-/// True if the object is small enough to keep. One without a spec is not: the spec may have been lost, as in the answer
-/// to a write of an object that is nested too deeply.
-fn is_small(data: &Value) -> bool {
-    let mut room = Room(KEPT);
-    data.get("spec").is_some() && serde_json::to_writer(&mut room, data).is_ok()
+/// The JSON text of an object that is small enough to keep. One without a spec is not kept: the spec may have been
+/// lost, as in the answer to a write of an object that is nested too deeply.
+fn small(data: &Value) -> Option<Arc<str>> {
+    data.get("spec")?;
+    let mut room = Room(Vec::new());
+    serde_json::to_writer(&mut room, data).ok()?;
+    String::from_utf8(room.0).ok().map(Arc::from)
 }
 
-/// Counts down as bytes are written, and fails at zero.
-struct Room(usize);
+/// Keeps what is written, and fails when it is too much.
+struct Room(Vec<u8>);
 
 impl std::io::Write for Room {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 = self
-            .0
-            .checked_sub(bytes.len())
-            .ok_or(std::io::ErrorKind::StorageFull)?;
+        if self.0.len() + bytes.len() > KEPT {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -249,7 +267,7 @@ impl Compositions {
     /// The compositions for which `is_so` returns true; it may look only at metadata.
     pub(crate) fn of(&self, is_so: impl Fn(&DynamicObject) -> bool) -> Vec<Key> {
         let state = self.lock();
-        let found = state.known.iter().filter(|(_, seen)| is_so(&seen.object));
+        let found = state.known.iter().filter(|(_, seen)| is_so(&seen.head));
         found.map(|(key, _)| key.clone()).collect()
     }
 
@@ -268,7 +286,7 @@ impl Compositions {
             }
             Event::InitApply(item) => {
                 let seen = Seen::of(item);
-                state.listed.insert(Key::of(&seen.object));
+                state.listed.insert(Key::of(&seen.head));
                 state.keep(seen).into_iter().collect()
             }
             Event::InitDone => {
@@ -288,7 +306,7 @@ impl Compositions {
             }
             Event::Apply(item) => state.keep(Seen::of(item)).into_iter().collect(),
             Event::Delete(item) => {
-                let key = Key::of(&Seen::of(item).object);
+                let key = Key::of(&Seen::of(item).head);
                 state.known.remove(&key);
                 vec![News::Gone(key)]
             }
@@ -301,7 +319,7 @@ impl Compositions {
         let key = Key::of(&object);
         // Without an entry, the composition has been forgotten in the meantime.
         if let Some(known) = state.known.get_mut(&key)
-            && is_newer(&object, &known.object)
+            && is_newer(&object, &known.head)
         {
             *known = Seen::of_object(object);
         }
@@ -314,10 +332,10 @@ impl Compositions {
 
 impl State {
     fn keep(&mut self, seen: Seen) -> Option<News> {
-        let key = Key::of(&seen.object);
+        let key = Key::of(&seen.head);
         let urgency = match self.known.get(&key) {
             None => Some(Priority::Low),
-            Some(known) if !is_newer(&seen.object, &known.object) => return None,
+            Some(known) if !is_newer(&seen.head, &known.head) => return None,
             Some(known) => what_changed(known, &seen),
         };
         self.known.insert(key.clone(), seen);
@@ -341,7 +359,7 @@ fn is_newer(object: &DynamicObject, known: &DynamicObject) -> bool {
 /// The priority of a change between two states of a composition; none for a change that does not matter, such as one of
 /// the status.
 fn what_changed(old: &Seen, new: &Seen) -> Option<Priority> {
-    let (was, is) = (&old.object.metadata, &new.object.metadata);
+    let (was, is) = (old.metadata(), new.metadata());
     if was.uid != is.uid || was.generation != is.generation {
         return Some(Priority::High);
     }
@@ -467,8 +485,8 @@ mod tests {
         compositions.wrote(object(5, json!({"finalizers": ["ours"]})));
         assert!(compositions.saw(Event::Apply(item(4, json!({})))).is_empty());
         let known = compositions.get(&key()).unwrap();
-        assert_eq!(known.object.finalizers(), ["ours"]);
-        assert!(known.object.metadata.managed_fields.is_none());
+        assert_eq!(known.head.finalizers(), ["ours"]);
+        assert!(known.metadata().managed_fields.is_none());
     }
 
     /// The object, with a string of that length in its spec.
@@ -484,17 +502,42 @@ mod tests {
         let is_whole = |object: DynamicObject| {
             compositions.saw(Event::Apply(read(&object)));
             let seen = compositions.get(&key()).unwrap();
-            assert_eq!(seen.object.data.get("spec").is_some(), seen.is_whole);
-            seen.is_whole
+            let (object, is_whole) = seen.object();
+            assert_eq!(object.data.get("spec").is_some(), is_whole);
+            is_whole
         };
+        let is_kept_whole = || compositions.get(&key()).unwrap().object().1;
         assert!(is_whole(with_spec(1, KEPT - 100)));
         assert!(!is_whole(with_spec(2, KEPT)));
         assert!(is_whole(with_spec(3, 1)));
         compositions.wrote(with_spec(4, KEPT));
-        assert!(!compositions.get(&key()).unwrap().is_whole);
+        assert!(!is_kept_whole());
         // The answer to a write of an object that is nested too deeply.
         compositions.wrote(object(5, json!({})));
-        assert!(!compositions.get(&key()).unwrap().is_whole);
+        assert!(!is_kept_whole());
+    }
+
+    #[test]
+    fn a_kept_composition_is_what_was_read() {
+        let compositions = Compositions::default();
+        let mut written = object(1, json!({"labels": {"team": "a"}}));
+        written.data = json!({
+            "spec": {"replicas": 3, "share": 0.1, "large": 18_446_744_073_709_551_615_u64, "text": "\u{0}é\"", "none": null},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "managed": []},
+            "other": [],
+        });
+        for wrote in [false, true] {
+            if wrote {
+                written.metadata.resource_version = Some("2".to_owned());
+                written.data["spec"]["replicas"] = json!(4);
+                compositions.wrote(written.clone());
+            } else {
+                compositions.saw(Event::Apply(read(&written)));
+            }
+            let (kept, is_whole) = compositions.get(&key()).unwrap().object();
+            assert!(is_whole);
+            assert_eq!((&kept.data, kept.labels()), (&written.data, written.labels()));
+        }
     }
 
     #[test]
@@ -526,15 +569,18 @@ mod tests {
             .lock()
             .known
             .values()
-            .map(|seen| json!(*seen.object).to_string().len())
+            .map(|seen| json!(seen.object().0).to_string().len())
             .sum();
         assert!(kept < 100 * 2 * KEPT_METADATA, "{kept} bytes are kept");
 
         let key = Key::of(&written(7, "a"));
         let seen = compositions.get(&key).unwrap();
-        assert!(!seen.is_whole);
-        assert_eq!(seen.object.labels()["krateo.io/release-name"], "web");
-        assert_eq!(seen.object.finalizers(), [finalizers::COMPOSITION]);
+        let (kept, is_whole) = seen.object();
+        assert!(!is_whole);
+        assert_eq!(kept.labels()["krateo.io/release-name"], "web");
+        assert_eq!(kept.finalizers(), [finalizers::COMPOSITION]);
+        // A change of one of our annotations is news even if that annotation is not kept.
+        assert!(!kept.annotations().contains_key("krateo.io/zz"));
         // The same digest as a pass computes that reads the whole object.
         let whole = written(7, "a");
         let kind = ApiResource {
@@ -546,10 +592,8 @@ mod tests {
         };
         let whole = Composition::read(whole, &kind).unwrap();
         assert_eq!(told(&whole.labels, &whole.annotations), seen.told);
-        let kept = Composition::read((*seen.object).clone(), &kind).unwrap();
+        let kept = Composition::read(kept, &kind).unwrap();
         assert_ne!(told(&kept.labels, &kept.annotations), seen.told);
-        // A change of one of our annotations is news even if that annotation is not kept.
-        assert!(!seen.object.annotations().contains_key("krateo.io/zz"));
         let mut changed = written(7, "b");
         changed.metadata.resource_version = Some("2".to_owned());
         assert_eq!(
@@ -575,8 +619,8 @@ mod tests {
         );
         assert!(compositions.saw(Event::InitDone).is_empty(), "it is not gone");
         let seen = compositions.get(&key()).unwrap();
-        assert!(!seen.is_whole);
-        assert_eq!(seen.object.metadata.uid.as_deref(), Some("1"));
+        assert!(!seen.object().1);
+        assert_eq!(seen.metadata().uid.as_deref(), Some("1"));
         assert_eq!(compositions.saw(Event::Delete(item)), [News::Gone(key())]);
     }
 

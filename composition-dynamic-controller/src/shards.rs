@@ -33,7 +33,7 @@ impl OwnShards {
     /// Starts work on a composition; none when it is gone or belongs to another replica.
     pub(crate) fn enter(&self, key: &Key, ctx: &Context) -> Option<Entered> {
         let composition = ctx.compositions.get(key)?;
-        self.door.enter(composition.object.metadata.uid.as_deref()?)
+        self.door.enter(composition.metadata().uid.as_deref()?)
     }
 
     /// Handles gained and lost shards until the channel is closed.

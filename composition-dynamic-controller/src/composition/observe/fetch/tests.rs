@@ -317,8 +317,8 @@ async fn records_that_a_turn_left_are_not_acted_on() {
     composition.status.release_revision = Some(1);
     let left = |records: records::Observed, granted: Vec<Grant>| {
         let mut memory = Memory {
-            records: Some(records),
-            granted: Some(granted),
+            records: Some(Box::new(records)),
+            granted: Packed::of(&granted),
             ..Memory::default()
         };
         memory.leave_records(0);
