@@ -62,6 +62,8 @@ impl std::fmt::Display for Key {
 pub(crate) enum News {
     /// Reconcile it, with this priority.
     Look(Key, Priority),
+    /// It was there before this process saw it: reconcile it, unless it seems to be in order.
+    Listed(Key),
     /// It is gone, or belongs to another process now: forget it.
     Gone(Key),
 }
@@ -287,7 +289,7 @@ impl Compositions {
             Event::InitApply(item) => {
                 let seen = Seen::of(item);
                 state.listed.insert(Key::of(&seen.head));
-                state.keep(seen).into_iter().collect()
+                state.keep(seen, News::Listed).into_iter().collect()
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut state.listed);
@@ -304,7 +306,10 @@ impl Compositions {
                     })
                     .collect()
             }
-            Event::Apply(item) => state.keep(Seen::of(item)).into_iter().collect(),
+            Event::Apply(item) => {
+                let created = |key| News::Look(key, Priority::Low);
+                state.keep(Seen::of(item), created).into_iter().collect()
+            }
             Event::Delete(item) => {
                 let key = Key::of(&Seen::of(item).head);
                 state.known.remove(&key);
@@ -331,15 +336,16 @@ impl Compositions {
 }
 
 impl State {
-    fn keep(&mut self, seen: Seen) -> Option<News> {
+    /// `first` is the news about a composition that was not known.
+    fn keep(&mut self, seen: Seen, first: impl FnOnce(Key) -> News) -> Option<News> {
         let key = Key::of(&seen.head);
-        let urgency = match self.known.get(&key) {
-            None => Some(Priority::Low),
+        let news = match self.known.get(&key) {
+            None => Some(first(key.clone())),
             Some(known) if !is_newer(&seen.head, &known.head) => return None,
-            Some(known) => what_changed(known, &seen),
+            Some(known) => what_changed(known, &seen).map(|priority| News::Look(key.clone(), priority)),
         };
-        self.known.insert(key.clone(), seen);
-        urgency.map(|priority| News::Look(key, priority))
+        self.known.insert(key, seen);
+        news
     }
 }
 
@@ -615,13 +621,27 @@ mod tests {
         compositions.saw(Event::Init);
         assert_eq!(
             compositions.saw(Event::InitApply(item.clone())),
-            look(Priority::Low)
+            [News::Listed(key())]
         );
         assert!(compositions.saw(Event::InitDone).is_empty(), "it is not gone");
         let seen = compositions.get(&key()).unwrap();
         assert!(!seen.object().1);
         assert_eq!(seen.metadata().uid.as_deref(), Some("1"));
         assert_eq!(compositions.saw(Event::Delete(item)), [News::Gone(key())]);
+    }
+
+    #[test]
+    fn what_changed_between_two_lists_is_news_and_what_did_not_is_not() {
+        let compositions = Compositions::default();
+        let list = |item: Item<Trimmed>| {
+            compositions.saw(Event::Init);
+            let news = compositions.saw(Event::InitApply(item));
+            compositions.saw(Event::InitDone);
+            news
+        };
+        assert_eq!(list(item(1, json!({}))), [News::Listed(key())]);
+        assert!(list(item(1, json!({}))).is_empty());
+        assert_eq!(list(item(2, json!({"generation": 2}))), look(Priority::High));
     }
 
     #[test]

@@ -11,7 +11,6 @@ use kube::ResourceExt as _;
 use prometheus::IntGauge;
 use runtime::Metrics;
 use runtime::events::{Event, Severity};
-use runtime::queue::Priority;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::composition::Context;
@@ -60,7 +59,7 @@ impl OwnShards {
     fn gain(&self, shard: u16, ctx: &Context) {
         for key in self.keys(shard, ctx) {
             ctx.memories.forget(&key);
-            ctx.queue.add(key, Priority::Low);
+            ctx.look_first(key);
         }
     }
 

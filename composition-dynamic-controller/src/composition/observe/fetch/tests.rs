@@ -116,6 +116,7 @@ async fn context(script: &Script, chart: ChartSpec) -> Context {
         bound: Known::default(),
         backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(1)),
         compositions: Arc::new(Compositions::default()),
+        backlog: Arc::default(),
         origin: Origin::Fixed(Box::new(chart)),
         watches: watches(watched.clone(), &served(), queue.clone()),
         lookups: Lookups::new(watched.clone(), queue.clone()),
