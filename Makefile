@@ -398,7 +398,7 @@ bench: ## Compare the template engine with Go's on the same chart: times to pars
 COMPOSITIONS ?= 100
 .PHONY: bench-compositions
 bench-compositions: NAMESPACES = 1
-bench-compositions: setup ## What COMPOSITIONS=100 compositions in NAMESPACES=1 namespaces cost: seconds, requests, writes, CPU, memory; PROFILE=<file> saves a profile of the API server (needs root)
+bench-compositions: setup ## What COMPOSITIONS=100 compositions in NAMESPACES=1 namespaces cost, beside a bare client: seconds, requests, writes, events, CPU and memory of each program; PROFILE=<file> saves a profile of the API server (needs root)
 	$(BUILD_RELEASE) --quiet $(call bins,$(PROGRAMS) release-driver bench_compositions)
 	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS) --namespaces $(NAMESPACES) $(if $(PROFILE),--profile $(PROFILE))
 

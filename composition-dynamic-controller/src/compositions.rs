@@ -62,12 +62,14 @@ impl std::fmt::Display for Key {
 pub(crate) enum News {
     /// Reconcile it, with this priority.
     Look(Key, Priority),
+    /// It was there before this process saw it: reconcile it, unless it seems to be in order.
+    Listed(Key),
     /// It is gone, or belongs to another process now: forget it.
     Gone(Key),
 }
 
 /// How many bytes of JSON are kept of a composition, without its metadata. A larger one is read when a pass needs it:
-/// metadata alone tells whether there is something to do. A thousand compositions take a few dozen MiB.
+/// metadata alone tells whether there is something to do.
 const KEPT: usize = 16 << 10;
 
 /// How many bytes of labels, annotations and finalizers are kept of a composition. If it has more, only those that this
@@ -77,15 +79,33 @@ const KEPT_METADATA: usize = 4 << 10;
 /// A composition as last seen.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedComposition {
-    /// Without `managedFields` and `ownerReferences`.
-    pub(crate) object: Arc<DynamicObject>,
-    /// False when only part of it is kept, so that a pass has to read it.
-    pub(crate) is_whole: bool,
+    /// The fields that every object has, without `managedFields` and `ownerReferences`.
+    head: Arc<DynamicObject>,
+    /// The others as JSON text: parsed values take ten times the memory, and most compositions are at rest. None when
+    /// they are not kept.
+    data: Option<Arc<str>>,
     /// The digest that [`told`] computes; it includes labels and annotations that are not kept.
     pub(crate) told: u64,
 }
 
 impl CachedComposition {
+    /// Its metadata, as far as it is kept.
+    pub(crate) fn metadata(&self) -> &ObjectMeta {
+        &self.head.metadata
+    }
+
+    /// The object, parsed on each call, and whether it is whole: if only part of it is kept, a pass has to read it.
+    pub(crate) fn object(&self) -> (DynamicObject, bool) {
+        let mut object = (*self.head).clone();
+        let data = self
+            .data
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok());
+        let is_whole = data.is_some();
+        object.data = data.unwrap_or_default();
+        (object, is_whole)
+    }
+
     fn of(item: Item<Trimmed>) -> Self {
         match item {
             Item::Read(Trimmed(cached)) => cached,
@@ -107,13 +127,11 @@ impl CachedComposition {
         if !has_room {
             keep_ours(metadata);
         }
-        let is_whole = has_room && is_small(&object.data);
-        if !is_whole {
-            object.data = Value::Null;
-        }
+        let data = has_room.then(|| small(&object.data)).flatten();
+        object.data = Value::Null;
         Self {
-            object: Arc::new(object),
-            is_whole,
+            head: Arc::new(object),
+            data,
             told,
         }
     }
@@ -195,30 +213,32 @@ impl Resource for Trimmed {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        self.0.object.meta()
+        self.0.head.meta()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        Arc::make_mut(&mut self.0.object).meta_mut()
+        Arc::make_mut(&mut self.0.head).meta_mut()
     }
 }
 
-/// True if the object is small enough to keep. One without a spec is not: the spec may have been lost, as in the answer
-/// to a write of an object that is nested too deeply.
-fn is_small(data: &Value) -> bool {
-    let mut room = Room(KEPT);
-    data.get("spec").is_some() && serde_json::to_writer(&mut room, data).is_ok()
+/// The JSON text of an object that is small enough to keep. One without a spec is not kept: the spec may have been
+/// lost, as in the answer to a write of an object that is nested too deeply.
+fn small(data: &Value) -> Option<Arc<str>> {
+    data.get("spec")?;
+    let mut room = Room(Vec::new());
+    serde_json::to_writer(&mut room, data).ok()?;
+    String::from_utf8(room.0).ok().map(Arc::from)
 }
 
-/// Counts down as bytes are written, and fails at zero.
-struct Room(usize);
+/// Keeps what is written, and fails when it is too much.
+struct Room(Vec<u8>);
 
 impl std::io::Write for Room {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 = self
-            .0
-            .checked_sub(bytes.len())
-            .ok_or(std::io::ErrorKind::StorageFull)?;
+        if self.0.len() + bytes.len() > KEPT {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -249,7 +269,7 @@ impl Compositions {
     /// The compositions for which `is_so` returns true; it may look only at metadata.
     pub(crate) fn of(&self, is_so: impl Fn(&DynamicObject) -> bool) -> Vec<Key> {
         let state = self.lock();
-        let found = state.cached.iter().filter(|(_, cached)| is_so(&cached.object));
+        let found = state.cached.iter().filter(|(_, cached)| is_so(&cached.head));
         found.map(|(key, _)| key.clone()).collect()
     }
 
@@ -268,8 +288,8 @@ impl Compositions {
             }
             Event::InitApply(item) => {
                 let cached = CachedComposition::of(item);
-                state.listed.insert(Key::of(&cached.object));
-                state.keep(cached).into_iter().collect()
+                state.listed.insert(Key::of(&cached.head));
+                state.keep(cached, News::Listed).into_iter().collect()
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut state.listed);
@@ -286,9 +306,15 @@ impl Compositions {
                     })
                     .collect()
             }
-            Event::Apply(item) => state.keep(CachedComposition::of(item)).into_iter().collect(),
+            Event::Apply(item) => {
+                let created = |key| News::Look(key, Priority::Low);
+                state
+                    .keep(CachedComposition::of(item), created)
+                    .into_iter()
+                    .collect()
+            }
             Event::Delete(item) => {
-                let key = Key::of(&CachedComposition::of(item).object);
+                let key = Key::of(&CachedComposition::of(item).head);
                 state.cached.remove(&key);
                 vec![News::Gone(key)]
             }
@@ -301,7 +327,7 @@ impl Compositions {
         let key = Key::of(&object);
         // Without an entry, the composition has been forgotten in the meantime.
         if let Some(cached) = state.cached.get_mut(&key)
-            && is_newer(&object, &cached.object)
+            && is_newer(&object, &cached.head)
         {
             *cached = CachedComposition::of_object(object);
         }
@@ -313,15 +339,16 @@ impl Compositions {
 }
 
 impl State {
-    fn keep(&mut self, new: CachedComposition) -> Option<News> {
-        let key = Key::of(&new.object);
-        let urgency = match self.cached.get(&key) {
-            None => Some(Priority::Low),
-            Some(cached) if !is_newer(&new.object, &cached.object) => return None,
-            Some(cached) => what_changed(cached, &new),
+    /// `first` is the news about a composition that was not cached.
+    fn keep(&mut self, new: CachedComposition, first: impl FnOnce(Key) -> News) -> Option<News> {
+        let key = Key::of(&new.head);
+        let news = match self.cached.get(&key) {
+            None => Some(first(key.clone())),
+            Some(cached) if !is_newer(&new.head, &cached.head) => return None,
+            Some(cached) => what_changed(cached, &new).map(|priority| News::Look(key.clone(), priority)),
         };
-        self.cached.insert(key.clone(), new);
-        urgency.map(|priority| News::Look(key, priority))
+        self.cached.insert(key, new);
+        news
     }
 }
 
@@ -341,7 +368,7 @@ fn is_newer(object: &DynamicObject, known: &DynamicObject) -> bool {
 /// The priority of a change between two states of a composition; none for a change that does not matter, such as one of
 /// the status.
 fn what_changed(old: &CachedComposition, new: &CachedComposition) -> Option<Priority> {
-    let (was, is) = (&old.object.metadata, &new.object.metadata);
+    let (was, is) = (old.metadata(), new.metadata());
     if was.uid != is.uid || was.generation != is.generation {
         return Some(Priority::High);
     }
@@ -467,8 +494,8 @@ mod tests {
         compositions.wrote(object(5, json!({"finalizers": ["ours"]})));
         assert!(compositions.saw(Event::Apply(item(4, json!({})))).is_empty());
         let cached = compositions.get(&key()).unwrap();
-        assert_eq!(cached.object.finalizers(), ["ours"]);
-        assert!(cached.object.metadata.managed_fields.is_none());
+        assert_eq!(cached.head.finalizers(), ["ours"]);
+        assert!(cached.metadata().managed_fields.is_none());
     }
 
     /// The object, with a string of that length in its spec.
@@ -484,17 +511,42 @@ mod tests {
         let is_whole = |object: DynamicObject| {
             compositions.saw(Event::Apply(read(&object)));
             let cached = compositions.get(&key()).unwrap();
-            assert_eq!(cached.object.data.get("spec").is_some(), cached.is_whole);
-            cached.is_whole
+            let (object, is_whole) = cached.object();
+            assert_eq!(object.data.get("spec").is_some(), is_whole);
+            is_whole
         };
+        let is_kept_whole = || compositions.get(&key()).unwrap().object().1;
         assert!(is_whole(with_spec(1, KEPT - 100)));
         assert!(!is_whole(with_spec(2, KEPT)));
         assert!(is_whole(with_spec(3, 1)));
         compositions.wrote(with_spec(4, KEPT));
-        assert!(!compositions.get(&key()).unwrap().is_whole);
+        assert!(!is_kept_whole());
         // The answer to a write of an object that is nested too deeply.
         compositions.wrote(object(5, json!({})));
-        assert!(!compositions.get(&key()).unwrap().is_whole);
+        assert!(!is_kept_whole());
+    }
+
+    #[test]
+    fn a_kept_composition_is_what_was_read() {
+        let compositions = Compositions::default();
+        let mut written = object(1, json!({"labels": {"team": "a"}}));
+        written.data = json!({
+            "spec": {"replicas": 3, "share": 0.1, "large": 18_446_744_073_709_551_615_u64, "text": "\u{0}é\"", "none": null},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "managed": []},
+            "other": [],
+        });
+        for wrote in [false, true] {
+            if wrote {
+                written.metadata.resource_version = Some("2".to_owned());
+                written.data["spec"]["replicas"] = json!(4);
+                compositions.wrote(written.clone());
+            } else {
+                compositions.saw(Event::Apply(read(&written)));
+            }
+            let (kept, is_whole) = compositions.get(&key()).unwrap().object();
+            assert!(is_whole);
+            assert_eq!((&kept.data, kept.labels()), (&written.data, written.labels()));
+        }
     }
 
     #[test]
@@ -526,15 +578,18 @@ mod tests {
             .lock()
             .cached
             .values()
-            .map(|cached| json!(*cached.object).to_string().len())
+            .map(|cached| json!(cached.object().0).to_string().len())
             .sum();
         assert!(kept < 100 * 2 * KEPT_METADATA, "{kept} bytes are kept");
 
         let key = Key::of(&written(7, "a"));
         let cached = compositions.get(&key).unwrap();
-        assert!(!cached.is_whole);
-        assert_eq!(cached.object.labels()["krateo.io/release-name"], "web");
-        assert_eq!(cached.object.finalizers(), [finalizers::COMPOSITION]);
+        let (kept, is_whole) = cached.object();
+        assert!(!is_whole);
+        assert_eq!(kept.labels()["krateo.io/release-name"], "web");
+        assert_eq!(kept.finalizers(), [finalizers::COMPOSITION]);
+        // A change of one of our annotations is news even if that annotation is not kept.
+        assert!(!kept.annotations().contains_key("krateo.io/zz"));
         // The same digest as a pass computes that reads the whole object.
         let whole = written(7, "a");
         let kind = ApiResource {
@@ -546,10 +601,8 @@ mod tests {
         };
         let whole = Composition::read(whole, &kind).unwrap();
         assert_eq!(told(&whole.labels, &whole.annotations), cached.told);
-        let kept = Composition::read((*cached.object).clone(), &kind).unwrap();
+        let kept = Composition::read(kept, &kind).unwrap();
         assert_ne!(told(&kept.labels, &kept.annotations), cached.told);
-        // A change of one of our annotations is news even if that annotation is not kept.
-        assert!(!cached.object.annotations().contains_key("krateo.io/zz"));
         let mut changed = written(7, "b");
         changed.metadata.resource_version = Some("2".to_owned());
         assert_eq!(
@@ -571,13 +624,27 @@ mod tests {
         compositions.saw(Event::Init);
         assert_eq!(
             compositions.saw(Event::InitApply(item.clone())),
-            look(Priority::Low)
+            [News::Listed(key())]
         );
         assert!(compositions.saw(Event::InitDone).is_empty(), "it is not gone");
         let cached = compositions.get(&key()).unwrap();
-        assert!(!cached.is_whole);
-        assert_eq!(cached.object.metadata.uid.as_deref(), Some("1"));
+        assert!(!cached.object().1);
+        assert_eq!(cached.metadata().uid.as_deref(), Some("1"));
         assert_eq!(compositions.saw(Event::Delete(item)), [News::Gone(key())]);
+    }
+
+    #[test]
+    fn what_changed_between_two_lists_is_news_and_what_did_not_is_not() {
+        let compositions = Compositions::default();
+        let list = |item: Item<Trimmed>| {
+            compositions.saw(Event::Init);
+            let news = compositions.saw(Event::InitApply(item));
+            compositions.saw(Event::InitDone);
+            news
+        };
+        assert_eq!(list(item(1, json!({}))), [News::Listed(key())]);
+        assert!(list(item(1, json!({}))).is_empty());
+        assert_eq!(list(item(2, json!({"generation": 2}))), look(Priority::High));
     }
 
     #[test]

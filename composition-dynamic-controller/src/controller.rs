@@ -52,7 +52,10 @@ impl Controller {
             async move { this.shards.follow(news, &this.context).await }
         });
         let working = this.clone().dispatch(until.clone());
-        let ((), ()) = tokio::join!(working, this.watch(until));
+        let ctx = &this.context;
+        let comparing = ctx.backlog.work_off(&ctx.queue, ctx.comparison_interval);
+        let comparing = until.clone().run_until_cancelled_owned(comparing);
+        let ((), (), _) = tokio::join!(working, this.watch(until), comparing);
     }
 
     /// Starts a pass over the next composition in the queue whenever a worker is free.
@@ -102,6 +105,7 @@ impl Controller {
         let ctx = &self.context;
         match news {
             News::Look(key, priority) => ctx.queue.add(key, priority),
+            News::Listed(key) => ctx.look_first(key),
             News::Gone(key) => ctx.forget(&key),
         }
     }
@@ -113,6 +117,7 @@ impl Controller {
             spans::leave_out();
             return;
         };
+        ctx.backlog.remove(&key);
         let outcome = tokio::select! {
             outcome = worker.pass() => outcome,
             () = worker.waits_for_long(&ours) => {

@@ -27,7 +27,7 @@ impl Definitions {
     pub(crate) async fn watched(
         cluster: &Cluster,
         until: CancellationToken,
-        changed: impl Fn(&CompositionDefinition) + Send + 'static,
+        mut changed: impl FnMut(&CompositionDefinition) + Send + 'static,
     ) -> Result<Self, reflector::store::WriterDropped> {
         let (store, writer) = reflector::store();
         let api: Api<Item<CompositionDefinition>> = Api::all(cluster.client());

@@ -1,6 +1,7 @@
 //! composition-dynamic-controller: objects of one generated type become Helm releases.
 
 mod args;
+mod backlog;
 mod composition;
 mod compositions;
 mod controller;

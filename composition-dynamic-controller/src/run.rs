@@ -1,5 +1,6 @@
 //! Runs the process from its arguments: sets up the watch, the workers and what passes need.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,11 @@ use charts::Charts;
 use charts::source::Limits;
 use cluster::{Cluster, ResourceId, ShardNews, ShardTimes, Sharding, Shards};
 use composition::plan::Growth;
-use composition::{Account, Schemas, has_served};
+use composition::{Account, Schemas, chart_of, has_served};
 use helm_client::release::{self, Releases};
 use helm_client::rendering::{self, Event};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
 use kube::core::GroupVersionResource;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::watcher;
@@ -23,6 +25,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
+use crate::backlog::Backlog;
 use crate::composition::{BoundCache, Context, FIELD_MANAGER, Memories, Origin};
 use crate::compositions::{Compositions, Key};
 use crate::controller::Controller;
@@ -213,10 +216,11 @@ impl Args {
         );
         let waiting = queue.clone();
         telemetry.tell_depth(move || waiting.depth())?;
+        let backlog = Arc::new(Backlog::default());
         let origin = match self.fixed_chart() {
             Some(chart) => Origin::Fixed(Box::new(chart)),
             None => Origin::Definitions(
-                definitions(&resource, &cluster, &queue, &compositions, until)
+                definitions(&resource, &cluster, &queue, &compositions, &backlog, until)
                     .await
                     .context("could not watch the CompositionDefinitions")?,
             ),
@@ -228,6 +232,7 @@ impl Args {
             memories: Memories::default(),
             queue,
             compositions,
+            backlog,
             origin,
             namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
             comparison_interval: self.comparison_interval.0,
@@ -295,20 +300,33 @@ impl Args {
     }
 }
 
-/// Watches the definitions. When one changes, the compositions that it governs are requeued.
+/// Watches the definitions. When one changes, the compositions that it governs are requeued; those that wait for their
+/// first comparison only if their chart changes.
 async fn definitions(
     resource: &ResourceId,
     cluster: &Cluster,
     queue: &Arc<Queue<Key>>,
     compositions: &Arc<Compositions>,
+    backlog: &Arc<Backlog>,
     until: &CancellationToken,
 ) -> Result<Definitions, WriterDropped> {
-    let (queue, compositions) = (queue.clone(), compositions.clone());
+    let (queue, compositions, backlog) = (queue.clone(), compositions.clone(), backlog.clone());
     let (api_version, kind) = (resource.api_version(), resource.kind.clone());
+    let mut charts = HashMap::new();
     let look = move |definition: &CompositionDefinition| {
         let is_of_type = has_served(definition, &api_version, &kind);
-        for key in compositions.governed_by(definition, is_of_type) {
-            queue.add(key, Priority::Normal);
+        let governed = compositions.governed_by(definition, is_of_type);
+        let name = (definition.namespace(), definition.name_any());
+        let chart = (definition.uid(), chart_of(definition, &api_version, &kind));
+        let former = charts.remove(&name);
+        let has_moved = former.as_ref() != Some(&chart);
+        if is_of_type || !governed.is_empty() {
+            charts.insert(name, chart);
+        }
+        for key in governed {
+            if has_moved || !backlog.contains(&key) {
+                queue.add(key, Priority::Normal);
+            }
         }
     };
     Definitions::watched(cluster, until.clone(), look).await

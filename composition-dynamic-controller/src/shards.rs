@@ -11,7 +11,6 @@ use kube::ResourceExt as _;
 use prometheus::IntGauge;
 use runtime::Metrics;
 use runtime::events::{Event, Severity};
-use runtime::queue::Priority;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::composition::Context;
@@ -33,7 +32,7 @@ impl OwnShards {
     /// Starts work on a composition; none when it is gone or belongs to another replica.
     pub(crate) fn enter(&self, key: &Key, ctx: &Context) -> Option<Entered> {
         let composition = ctx.compositions.get(key)?;
-        self.door.enter(composition.object.metadata.uid.as_deref()?)
+        self.door.enter(composition.metadata().uid.as_deref()?)
     }
 
     /// Handles gained and lost shards until the channel is closed.
@@ -60,7 +59,7 @@ impl OwnShards {
     fn gain(&self, shard: u16, ctx: &Context) {
         for key in self.keys(shard, ctx) {
             ctx.memories.forget(&key);
-            ctx.queue.add(key, Priority::Low);
+            ctx.look_first(key);
         }
     }
 

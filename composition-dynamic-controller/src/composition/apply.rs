@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::context::{Context, FIELD_MANAGER};
 use super::memory::Memory;
 use super::observe::Observed;
+use super::packed::Packed;
 use super::{bound, events, going};
 use crate::compositions::Key;
 use crate::metrics::Part;
@@ -367,7 +368,7 @@ impl Pass<'_> {
             .waiting(&key, waiting)
             .await
             .map_err(Error::Grant)?;
-        self.memory.granted = Some(grants.to_vec());
+        self.memory.granted = Packed::of(grants);
         Ok(Some(Change::Granted))
     }
 
@@ -438,8 +439,9 @@ impl Pass<'_> {
                 self.ctx.cluster.delete(&id, &how).await?;
             }
         }
-        if let Some(granted) = &mut self.memory.granted {
+        if let Some(mut granted) = self.memory.granted.take().and_then(|granted| granted.unpack()) {
             granted.retain(|grant| !namespaces.iter().any(|namespace| namespace == grant.namespace()));
+            self.memory.granted = Packed::of(&granted);
         }
         Ok(None)
     }
@@ -471,10 +473,10 @@ impl Pass<'_> {
     /// Remembers what the API server answered to our writes, so that it need not be read again.
     fn remember(&mut self, deployed: Deployed) {
         let Deployed { record, objects } = deployed;
-        self.memory.records = Some(records::Observed {
+        self.memory.records = Some(Box::new(records::Observed {
             newest: Some(record),
             ..records::Observed::default()
-        });
+        }));
         self.remember_objects(objects);
     }
 
@@ -508,9 +510,11 @@ impl Pass<'_> {
         let record = self.observed.releases.sign(&target.desired, records).await?;
         // Revisions below a deployed one are superseded now; those below a failed one have to be read again.
         let is_deployed = *record.status() == Status::Deployed;
-        self.memory.records = is_deployed.then(|| records::Observed {
-            newest: Some(record),
-            ..records::Observed::default()
+        self.memory.records = is_deployed.then(|| {
+            Box::new(records::Observed {
+                newest: Some(record),
+                ..records::Observed::default()
+            })
         });
         Ok((!was_ours).then_some(Change::TakenOver))
     }

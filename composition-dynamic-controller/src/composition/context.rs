@@ -10,13 +10,14 @@ use composition::plan::Growth;
 use composition::{Account, Schemas};
 use helm_client::authenticity::{Parent, RecordKeys};
 use helm_client::release::{Listener, Progress, Releases};
-use runtime::queue::{Queue, Seat};
+use runtime::queue::{Priority, Queue, Seat};
 use runtime::{Backoff, Recorder, Telemetry, Watches, chain};
 
 use super::bound::{BoundCache, OwnBound};
 use super::memory::Memories;
 use super::origin::Origin;
 use crate::args::ReadyMeans;
+use crate::backlog::{self, Backlog};
 use crate::compositions::{Compositions, Key};
 use crate::inspector::Inspector;
 use crate::lookups::Lookups;
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) backoff: Backoff<Key>,
     pub(crate) queue: Arc<Queue<Key>>,
     pub(crate) compositions: Arc<Compositions>,
+    /// The compositions that wait for their first comparison.
+    pub(crate) backlog: Arc<Backlog>,
     /// Where the charts come from.
     pub(crate) origin: Origin,
     pub(crate) watches: Watches<Key>,
@@ -111,9 +114,31 @@ impl Context {
         }
     }
 
+    /// Requests the first pass over a composition that this process knows nothing about: at once, or when its turn comes
+    /// if it seems to be in order.
+    pub(crate) fn look_first(&self, key: Key) {
+        if self.seems_in_order(&key) {
+            self.backlog.add(key);
+        } else {
+            self.queue.add(key, Priority::Low);
+        }
+    }
+
+    fn seems_in_order(&self, key: &Key) -> bool {
+        let Some((object, true)) = self.compositions.get(key).map(|seen| seen.object()) else {
+            return false;
+        };
+        let Ok(composition) = Composition::read(object, &self.resource.api_resource()) else {
+            return false;
+        };
+        let source = self.origin.of(&composition);
+        source.is_ok_and(|source| backlog::seems_in_order(&composition, &source.chart))
+    }
+
     /// Forgets a composition that is gone or belongs to another replica.
     pub(crate) fn forget(&self, key: &Key) {
         self.queue.forget(key);
+        self.backlog.remove(key);
         self.watches.leave(key);
         self.lookups.leave(key);
         self.types.leave(key);

@@ -17,6 +17,7 @@ use runtime::{Looks, Watches};
 
 use super::held::HELD;
 use super::origin::Source;
+use super::packed::Packed;
 use crate::compositions::Key;
 use crate::lookups::Moment;
 
@@ -24,13 +25,13 @@ use crate::lookups::Moment;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     /// What chart-inspector answered, and a digest of what it was asked.
-    pub(super) inspected: Option<(u64, Vec<Resource>)>,
+    pub(super) inspected: Option<(u64, Packed<Resource>)>,
     /// The granted permissions as last read or written.
-    pub(super) granted: Option<Vec<Grant>>,
+    pub(super) granted: Option<Packed<Grant>>,
     /// Objects as last seen.
     pub(super) objects: Looks,
     /// The release's records during a turn, as they were read or as our own writes left them.
-    pub(super) records: Option<records::Observed>,
+    pub(super) records: Option<Box<records::Observed>>,
     /// When this process last wrote the release.
     pub(super) released: Option<Instant>,
     /// Set when a turn ended with records that the next one may start from.
@@ -135,22 +136,24 @@ pub(super) fn inputs(composition: &Composition, told: u64, source: Option<&Sourc
 
 /// The memories of all compositions. A turn takes one out and puts it back.
 #[derive(Default)]
-pub(crate) struct Memories(Mutex<HashMap<Key, Memory>>);
+pub(crate) struct Memories(Mutex<HashMap<Key, Box<Memory>>>);
 
 impl Memories {
     pub(super) fn take(&self, key: &Key) -> Memory {
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        memories.remove(key).unwrap_or_default()
+        memories
+            .remove(key)
+            .map_or_else(Memory::default, |memory| *memory)
     }
 
     pub(super) fn put(&self, key: Key, mut memory: Memory) {
         // Others may write records before the next turn, which may be much later.
-        let is_little = |records: &records::Observed| records.holds_at_most(HELD);
         memory.records = memory
             .records
-            .filter(|records| memory.left.is_some() && is_little(records));
+            .filter(|records| memory.left.is_some() && records.holds_at_most(HELD));
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        memories.insert(key, memory);
+        // The map has empty places as well, which are small in this way.
+        memories.insert(key, Box::new(memory));
     }
 
     /// Drops the memory of a composition that is gone.

@@ -13,6 +13,7 @@ mod memory;
 mod naming;
 mod observe;
 mod origin;
+mod packed;
 mod status;
 
 use std::panic::AssertUnwindSafe;
@@ -91,10 +92,11 @@ async fn report_failure(key: &Key, failure: &Result<Outcome, Error>, ctx: &Conte
     let Some(cached) = ctx.compositions.get(key) else {
         return;
     };
-    let Ok((id, mut composition)) = read((*cached.object).clone(), ctx) else {
+    let (object, is_whole) = cached.object();
+    let Ok((id, mut composition)) = read(object, ctx) else {
         return;
     };
-    if !cached.is_whole {
+    if !is_whole {
         match now(&id, ctx).await {
             Ok(Some(now)) => composition = now,
             // It is gone, or its status already says why it cannot be read.
@@ -125,7 +127,8 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         let Some(cached) = ctx.compositions.get(key) else {
             return Ok(gone(passes));
         };
-        let (id, mut composition) = read((*cached.object).clone(), ctx)?;
+        let (object, is_whole) = cached.object();
+        let (id, mut composition) = read(object, ctx)?;
         let mut told = cached.told;
         if composition.deleting {
             // The watch may not have seen yet that we removed the finalizer; acting on that state would grant again
@@ -145,7 +148,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             }
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
         }
-        if !cached.is_whole && !composition.deleting {
+        if !is_whole && !composition.deleting {
             match now(&id, ctx).await? {
                 Some(now) => composition = now,
                 None => return Ok(gone(passes)),
@@ -288,7 +291,8 @@ async fn pass(
     if memory.records.is_none() {
         // The pass did not change the records. If some could not be read, they may have become readable by now, so they
         // are not kept.
-        memory.records = observed.records.take().filter(|records| !records.may_be_newer);
+        let records = observed.records.take().filter(|records| !records.may_be_newer);
+        memory.records = records.map(Box::new);
     }
     Ok(Outcome {
         standing: plan.standing,

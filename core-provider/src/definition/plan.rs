@@ -331,12 +331,21 @@ fn advance(
     // The mark comes before the type, so that everything can be found after an interruption.
     steps.extend(missing(at(Stage::Mark)));
     // The type waits until it is known which compositions it would refuse.
-    if active.former.is_some() && !is_served(active) {
-        steps.push(Step::Type(Box::new(active.desired.clone())));
+    let is_due = active.former.is_some() && !is_served(active);
+    let of_type = is_due.then(|| Step::Type(Box::new(active.desired.clone())));
+    let before = missing(at(Stage::Own))
+        .chain(keyed(&active.bundle))
+        .chain(bounding(&active.bundle));
+    if is_in_type(active) {
+        // A running controller keeps its bound if the API server refuses the type.
+        steps.extend(of_type);
+        steps.extend(before);
+    } else {
+        // Its policies take effect while the API server begins to serve the version.
+        steps.extend(before);
+        steps.extend(of_type);
     }
-    steps.extend(missing(at(Stage::Own)));
-    steps.extend(keyed(&active.bundle));
-    steps.extend(bounding(&active.bundle, &active.target));
+    steps.extend(proof(&active.bundle, &active.target));
     steps.extend(missing(at(Stage::Controller)));
     if !steps.is_empty() {
         return Ok(underway(steps));
@@ -400,11 +409,16 @@ fn keyed(members: &[Member]) -> Vec<Step> {
     steps
 }
 
-/// Applies the bound and its policies, and waits until they are in force before the controller gets any permission.
-fn bounding(members: &[Member], target: &Target) -> Vec<Step> {
+/// True when the bound and everything that is applied after its proof is in place.
+fn is_proven(members: &[Member]) -> bool {
+    let is_whole = |stage: Stage| at(members, stage).all(|member| member.in_place);
+    is_whole(Stage::Bounding) && is_whole(Stage::Controller)
+}
+
+/// Applies the bound and its policies.
+fn bounding(members: &[Member]) -> Vec<Step> {
     let at = |stage: Stage| at(members, stage);
-    let is_whole = |stage: Stage| at(stage).all(|member| member.in_place);
-    if is_whole(Stage::Bounding) && is_whole(Stage::Controller) {
+    if is_proven(members) {
         return Vec::new();
     }
     let policies = at(Stage::Bounding).filter(|member| member.id.namespace().is_none());
@@ -414,15 +428,22 @@ fn bounding(members: &[Member], target: &Target) -> Vec<Step> {
     });
     let mut steps = vec![Step::Await(needed.collect())];
     steps.extend(missing(at(Stage::Bounding)));
-    let written = at(Stage::Bounding).find(|member| {
+    steps
+}
+
+/// Waits until the policies are in force, before the controller gets any permission.
+fn proof(members: &[Member], target: &Target) -> Option<Step> {
+    if is_proven(members) {
+        return None;
+    }
+    let written = at(members, Stage::Bounding).find(|member| {
         member.wanted["kind"] == "ValidatingAdmissionPolicy" && member.id.name() == target.policy_name()
     });
-    steps.push(Step::Prove {
+    Some(Step::Prove {
         policy: target.policy_name(),
         role: target.dry_run_role(),
         edition: written.map_or_else(String::new, |policy| bundle::edition(&policy.wanted).to_owned()),
-    });
-    steps
+    })
 }
 
 fn at(bundle: &[Member], stage: Stage) -> impl Iterator<Item = &Member> {
@@ -463,7 +484,8 @@ fn replacing(stand_in: &StandIn) -> Vec<Step> {
     steps.extend(missing(at(bundle, Stage::Mark)));
     steps.extend(missing(at(bundle, Stage::Own)));
     steps.extend(keyed(bundle));
-    steps.extend(bounding(bundle, target));
+    steps.extend(bounding(bundle));
+    steps.extend(proof(bundle, target));
     steps.extend(missing(at(bundle, Stage::Controller)));
     steps
 }
@@ -825,33 +847,52 @@ mod tests {
     }
 
     #[test]
-    fn the_type_is_applied_after_the_controllers_mark_and_before_its_other_objects() {
+    fn a_controller_gets_no_permission_before_its_policies_are_in_force() {
         check(running(), &[], Standing::Ready);
-        let mut new = running();
-        new.live = None;
-        new.bundle = vec![
-            member("config", Stage::Controller, false),
-            member("bound", Stage::Bounding, false),
-            member("key", Stage::Key, false),
-            member("own", Stage::Own, false),
-            member("account", Stage::Mark, false),
+        let with_bundle = |live: Option<CustomResourceDefinition>| {
+            let mut wanted = running();
+            wanted.live = live;
+            wanted.bundle = vec![
+                member("config", Stage::Controller, false),
+                member("bound", Stage::Bounding, false),
+                member("key", Stage::Key, false),
+                member("own", Stage::Own, false),
+                member("account", Stage::Mark, false),
+            ];
+            wanted
+        };
+        // The policies of a new version take effect while the type does.
+        let of_new = [
+            "apply account",
+            "apply own",
+            "await",
+            "apply key",
+            "keep key key",
+            "await",
+            "apply bound",
+            "type",
+            "prove",
+            "apply config",
         ];
-        check(
-            new,
-            &[
-                "apply account",
-                "type",
-                "apply own",
-                "await",
-                "apply key",
-                "keep key key",
-                "await",
-                "apply bound",
-                "prove",
-                "apply config",
-            ],
-            Standing::Underway,
-        );
+        check(with_bundle(None), &of_new, Standing::Underway);
+        let without_version = crd(&source("1.0.0"));
+        check(with_bundle(Some(without_version)), &of_new, Standing::Underway);
+        // A version that is served may have a running controller: its type comes first.
+        let mut served = running().desired;
+        served.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
+        let of_served = [
+            "apply account",
+            "type",
+            "apply own",
+            "await",
+            "apply key",
+            "keep key key",
+            "await",
+            "apply bound",
+            "prove",
+            "apply config",
+        ];
+        check(with_bundle(Some(served)), &of_served, Standing::Underway);
         let mut starting = running();
         starting.is_available = false;
         check(starting, &[], Standing::Starting);

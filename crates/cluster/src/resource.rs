@@ -1,6 +1,7 @@
 //! Names of kinds and objects, as types: what a request is about.
 
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind, Resource};
@@ -129,7 +130,8 @@ impl fmt::Display for ResourceId {
 /// and drops a namespace given for a cluster-scoped kind, as kubectl does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId {
-    resource: ResourceId,
+    /// Shared by all copies: thousands are remembered, in several places.
+    resource: Arc<ResourceId>,
     namespace: Option<String>,
     name: String,
 }
@@ -154,7 +156,7 @@ impl ObjectId {
         }
         let namespace = namespace.map(str::to_owned);
         Ok(Self {
-            resource,
+            resource: Arc::new(resource),
             namespace,
             name: name.to_owned(),
         })

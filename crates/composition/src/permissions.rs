@@ -13,6 +13,7 @@ use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use kube::core::ObjectMeta;
+use serde::{Deserialize, Serialize};
 
 use crate::ReleaseName;
 
@@ -264,7 +265,7 @@ fn rule(target: &Target, verbs: &[Verb], names: Option<Vec<String>>) -> PolicyRu
 }
 
 /// A role and the binding that gives it to the controller.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Grant {
     /// Inside one namespace.
     Namespaced(Role, RoleBinding),

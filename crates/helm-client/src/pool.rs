@@ -24,7 +24,7 @@ pub const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
 pub const SLOT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many renders run at once, at most: their memory together is less than a pod has.
-pub(crate) const MOST_PLACES: usize = 3;
+pub(crate) const MOST_SLOTS: usize = 3;
 
 /// How many renders of one namespace wait for a slot, at most.
 const MOST_WAITING: usize = 100;
@@ -104,7 +104,7 @@ fn refusal(busy: &Busy) -> Event {
     })
 }
 
-/// A number of places for CPU-bound work, and the queue for them.
+/// A number of slots for CPU-bound work, and the queue for them.
 #[derive(Debug, Clone)]
 pub struct Pool {
     state: Arc<Mutex<State>>,
@@ -156,7 +156,7 @@ impl Spent {
 
 /// Passes its slot to the next in line when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     state: Arc<Mutex<State>>,
     namespace: String,
     part: String,
@@ -228,11 +228,7 @@ impl Pool {
         let run = move || {
             let _inside = runtime.enter();
             let begun = Instant::now();
-            let background = Background::after(if slot.is_heavy {
-                Duration::ZERO
-            } else {
-                BACKGROUND
-            });
+            let background = Background::after(if slot.is_heavy { Duration::ZERO } else { BACKGROUND });
             let is_over = move || {
                 let so_far = begun.elapsed();
                 background.reach(so_far);
@@ -269,8 +265,8 @@ impl Pool {
         })
     }
 
-    /// A place for a namespace, until it is dropped.
-    pub(crate) async fn place(&self, party: impl Into<Party<'_>>) -> Result<Place, Busy> {
+    /// A slot for a namespace, until it is dropped.
+    pub(crate) async fn slot(&self, party: impl Into<Party<'_>>) -> Result<Slot, Busy> {
         let Party {
             name: namespace,
             part,
@@ -296,8 +292,8 @@ impl Pool {
                 waited: self.slot_timeout,
             }),
         };
-        waiting.refusal = place.as_ref().err().map(refusal);
-        place
+        waiting.refusal = slot.as_ref().err().map(refusal);
+        slot
     }
 
     fn tell(&self, event: Event) {

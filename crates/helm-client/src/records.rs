@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
 
 use crate::authenticity::{Authenticity, MAC, Parent, Signed};
-use crate::pool::{Busy, PLACE_TIMEOUT, Pool};
+use crate::pool::{Busy, Pool, SLOT_TIMEOUT};
 use helm::digest::sha256;
 
 /// Annotation of a record: digest of the chart archive. Helm stores no digest. It does not copy the annotation to

@@ -30,7 +30,7 @@ pub use self::withheld::Withheld;
 use crate::events;
 pub use crate::events::{Event, tell_events};
 use crate::pool;
-pub use crate::pool::{Busy, PLACE_TIMEOUT, Party, Pool, RENDER_TIMEOUT};
+pub use crate::pool::{Busy, Party, Pool, RENDER_TIMEOUT, SLOT_TIMEOUT};
 use crate::release::{self, Desired};
 
 /// What is to be rendered.

@@ -9,7 +9,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
 use runtime::Metrics;
 
 use crate::key::{Key, Kind};
-use crate::registry::state::State;
+use crate::registry::state::ClusterState;
 
 /// The metrics of all clusters; cheap to clone.
 #[derive(Clone)]

@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::Metrics;
-use crate::connections::{Bounded, Connections, MAX_UNREAD, Place};
+use crate::connections::{Bounded, Connections, MAX_UNREAD, Slot};
 use crate::metrics::Closed;
 
 /// How long a connection may stay open without a request in flight.

@@ -73,7 +73,9 @@ impl Cluster {
             .map(|number| Node::boot(&plane, number))
             .collect::<Result<_>>()?;
         let inits: Vec<_> = nodes.iter().map(Node::init).collect();
-        let addresses = network::connect(&inits, |link| plane.home.write("link", link).map(drop))?;
+        let addresses = network::connect(&inits, options.many_services, |link| {
+            plane.home.write("link", link).map(drop)
+        })?;
         plane.phase("network", started);
 
         let authority = launch(&mut plane, options, &nodes, addresses)?;

@@ -37,6 +37,9 @@ pub struct Options {
     ///
     /// [`packages::NETWORK_POLICIES`]: crate::packages::NETWORK_POLICIES
     pub network_policies: bool,
+    /// Whether a cluster has addresses for more than ten thousand Services instead of one thousand. Only one cluster of
+    /// this machine can have them.
+    pub many_services: bool,
     /// Whether API server and controller manager of a control plane without nodes are of the lowest version of
     /// Kubernetes that the platform supports.
     pub floor: bool,

@@ -14,6 +14,7 @@
 //! | `198.18.i.(1+k)` | node `k`, from 1; the first has the API server and the registry |
 //! | `198.18.(64+4i).0/22` | pods, a /24 of it for each node |
 //! | `198.19.(4i).0/22` | Services; the first is the API server, the tenth the DNS |
+//! | `198.19.192.0/18` | Services instead, for the one cluster that asks for many |
 //!
 //! No two clusters share an address, so they can be connected with each other.
 
@@ -33,14 +34,29 @@ use crate::{
 pub(crate) const MOST_NODES: usize = 4;
 /// The number of /22 from 198.18.64.0 to the end of 198.18.0.0/16.
 const MOST_CLUSTERS: u8 = 48;
+/// 16 384 addresses after those of the last cluster. The host's route to them is what only one cluster can have: adding
+/// it a second time fails.
+const MANY_SERVICES: Subnet = Subnet {
+    base: Ipv4Addr::new(198, 19, 192, 0),
+    prefix: 18,
+};
 
 /// The addresses of one cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     index: u8,
+    /// Whether the Services are in the large range, which no other cluster of this machine may have.
+    many_services: bool,
 }
 
 impl Addresses {
+    fn of(index: u8) -> Self {
+        Self {
+            index,
+            many_services: false,
+        }
+    }
+
     pub(crate) fn host(self) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.index, 1)
     }
@@ -66,6 +82,9 @@ impl Addresses {
     }
 
     pub(crate) fn services(self) -> Subnet {
+        if self.many_services {
+            return MANY_SERVICES;
+        }
         Subnet {
             base: Ipv4Addr::new(198, 19, 4 * self.index, 0),
             prefix: 22,
@@ -89,12 +108,19 @@ impl Addresses {
 
 /// Connects the nodes, given the first process of each, with the host and with each other.
 ///
-/// `claimed` gets the cluster's link before the link is used.
-pub(crate) fn connect(nodes: &[Identity], claimed: impl FnOnce(&str) -> Result<()>) -> Result<Addresses> {
+/// `claimed` gets the cluster's link before the link is used. With `many_services`, Services have the large range.
+pub(crate) fn connect(
+    nodes: &[Identity],
+    many_services: bool,
+    claimed: impl FnOnce(&str) -> Result<()>,
+) -> Result<Addresses> {
     let [first, others @ ..] = nodes else {
         bail!("a cluster has one node at least");
     };
-    let addresses = claim(*first)?;
+    let addresses = Addresses {
+        many_services,
+        ..claim(*first)?
+    };
     claimed(&addresses.link())?;
     run(None, &host_side(addresses, nodes.len()))?;
     run(Some(*first), &first_node(addresses, nodes.len()))?;
@@ -159,7 +185,7 @@ pub(crate) fn plug_machine(
 fn claim(first: Identity) -> Result<Addresses> {
     let mut refused = None;
     for index in 0..MOST_CLUSTERS {
-        let addresses = Addresses { index };
+        let addresses = Addresses::of(index);
         let link = addresses.link();
         if std::path::Path::new("/sys/class/net").join(&link).exists() {
             continue;
@@ -268,18 +294,23 @@ pub(crate) fn inside(node: Identity) -> Command {
 mod tests {
     use super::*;
 
+    /// The first and the last address.
+    fn span(range: Subnet) -> (u32, u32) {
+        let first = range.base.to_bits();
+        (first, first + (1 << (32 - range.prefix)) - 1)
+    }
+
     #[test]
     fn no_two_clusters_share_an_address() {
-        let mut seen: Vec<(u32, u32)> = Vec::new();
+        let mut seen: Vec<(u32, u32)> = vec![span(MANY_SERVICES)];
         for index in 0..MOST_CLUSTERS {
-            let addresses = Addresses { index };
+            let addresses = Addresses::of(index);
             let nodes = Subnet {
                 base: Ipv4Addr::new(198, 18, index, 0),
                 prefix: 24,
             };
             for range in [nodes, addresses.pods(), addresses.services()] {
-                let first = range.base.to_bits();
-                seen.push((first, first + (1 << (32 - range.prefix)) - 1));
+                seen.push(span(range));
             }
         }
         seen.sort_unstable();
@@ -292,8 +323,23 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_with_many_services_has_addresses_for_more_than_ten_thousand() {
+        let few = Addresses::of(2);
+        let many = Addresses {
+            many_services: true,
+            ..few
+        };
+        assert_eq!(few.services().to_string(), "198.19.8.0/22");
+        assert_eq!(many.services().to_string(), "198.19.192.0/18");
+        assert_eq!(many.dns().to_string(), "198.19.192.10");
+        assert_eq!((many.pods(), many.link()), (few.pods(), few.link()));
+        let (first, last) = span(many.services());
+        assert!(last - first > 10_000);
+    }
+
+    #[test]
     fn each_node_has_its_own_pods() {
-        let addresses = Addresses { index: 1 };
+        let addresses = Addresses::of(1);
         assert_eq!(addresses.pods_of(1).to_string(), "198.18.68.0/24");
         assert_eq!(addresses.pods_of(4).to_string(), "198.18.71.0/24");
         assert_eq!(

@@ -1,77 +1,106 @@
-//! The writes of an install, prepared beforehand and sent by a client that does nothing else.
+//! The writes of a controller, prepared beforehand and sent by a client that does nothing else.
 
 use anyhow::{Context as _, Result};
-use cluster::{Apply, Cluster, ObjectId};
+use cluster::{Apply, Cluster, Delete, ObjectId};
 use helm::release::{self, Info, Release, Status};
 use helm_client::release::Desired;
 use serde_json::{Value, json};
 
-/// The writes of one install, in their order.
-pub(crate) struct Writes {
-    pending: (ObjectId, Value),
-    objects: Vec<(ObjectId, Value)>,
-    deployed: Value,
+/// The field manager of what belongs to a release.
+pub(crate) const HELM: &str = "helm";
+
+/// A single write; of those with a body, the last field is the field manager.
+pub(crate) enum Write {
+    Apply(ObjectId, Value, &'static str),
+    Merge(ObjectId, Value, &'static str),
+    Create(ObjectId, Value, &'static str),
+    Delete(ObjectId),
 }
 
-impl Writes {
-    /// Prepares the bodies.
-    pub(crate) async fn of(cluster: &Cluster, desired: &Desired) -> Result<Self> {
-        let mut objects = Vec::new();
-        for document in helm::manifest::split(&desired.manifest) {
-            let mut object = helm::yaml::parse_typed(document.as_bytes())?;
-            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("Helm");
-            object["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!(desired.name);
-            object["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = json!(desired.namespace);
-            let id = cluster.locate(&object, Some(&desired.namespace)).await?;
-            objects.push((id, object));
+impl Write {
+    async fn send(&self, cluster: &Cluster) -> Result<()> {
+        match self {
+            Self::Apply(id, object, manager) => {
+                cluster.apply(id, object, &Apply::by(manager)).await?;
+            }
+            Self::Merge(id, patch, manager) => {
+                cluster.merge(id, patch, manager).await?;
+            }
+            Self::Create(id, object, manager) => {
+                cluster.create(id, object, manager).await?;
+            }
+            Self::Delete(id) => {
+                cluster.delete(id, &Delete::default()).await?;
+            }
         }
-        let mut record = Release {
-            name: desired.name.clone(),
-            namespace: desired.namespace.clone(),
-            version: 1,
-            chart: desired.chart.clone(),
-            config: desired.config.clone(),
-            manifest: desired.manifest.clone(),
-            hooks: desired.hooks.clone(),
-            info: Info {
-                status: Status::PendingInstall,
-                notes: desired.notes.clone(),
-                ..Info::default()
-            },
-            ..Release::default()
-        };
-        let name = release::secret_name(&desired.name, 1);
-        let secret = |record: &Release| -> Result<Value> {
-            let payload = String::from_utf8(release::encode(record)?).context("base64 is text")?;
-            Ok(json!({
-                "apiVersion": "v1", "kind": "Secret", "type": release::SECRET_TYPE,
-                "metadata": {"name": name, "namespace": desired.namespace, "labels": release::labels(record)},
-                "stringData": {"release": payload},
-            }))
-        };
-        let pending = secret(&record)?;
-        record.info.status = Status::Deployed;
-        let id = cluster.locate(&pending, Some(&desired.namespace)).await?;
-        Ok(Self {
-            pending: (id, pending),
-            objects,
-            deployed: secret(&record)?,
-        })
+        Ok(())
     }
+}
 
-    /// The objects, without the record.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectId> {
-        self.objects.iter().map(|(id, _)| id)
+/// Sends writes one after the other, and returns how many there were.
+pub(crate) async fn send(writes: &[Write], cluster: &Cluster) -> Result<usize> {
+    for write in writes {
+        write.send(cluster).await?;
     }
+    Ok(writes.len())
+}
 
-    /// Sends them one after the other, and returns how many there were.
-    pub(crate) async fn send(&self, cluster: &Cluster) -> Result<usize> {
-        let (id, pending) = &self.pending;
-        cluster.apply(id, pending, &Apply::by("helm")).await?;
-        for (id, object) in &self.objects {
-            cluster.apply(id, object, &Apply::by("helm")).await?;
-        }
-        cluster.merge(id, &self.deployed, "helm").await?;
-        Ok(self.objects.len() + 2)
+/// The writes of one install, in their order.
+pub(crate) async fn install(cluster: &Cluster, desired: &Desired) -> Result<Vec<Write>> {
+    let (id, pending) = record(cluster, desired, 1, Status::PendingInstall).await?;
+    let mut writes = vec![Write::Apply(id, pending, HELM)];
+    for (id, object) in objects(cluster, desired).await? {
+        writes.push(Write::Apply(id, object, HELM));
     }
+    let (id, deployed) = record(cluster, desired, 1, Status::Deployed).await?;
+    writes.push(Write::Merge(id, deployed, HELM));
+    Ok(writes)
+}
+
+/// The objects of a release, without its record.
+pub(crate) async fn objects(cluster: &Cluster, desired: &Desired) -> Result<Vec<(ObjectId, Value)>> {
+    let mut objects = Vec::new();
+    for document in helm::manifest::split(&desired.manifest) {
+        let mut object = helm::yaml::parse_typed(document.as_bytes())?;
+        object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("Helm");
+        object["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!(desired.name);
+        object["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = json!(desired.namespace);
+        let id = cluster.locate(&object, Some(&desired.namespace)).await?;
+        objects.push((id, object));
+    }
+    Ok(objects)
+}
+
+/// The record of a revision with this status.
+pub(crate) async fn record(
+    cluster: &Cluster,
+    desired: &Desired,
+    revision: i64,
+    status: Status,
+) -> Result<(ObjectId, Value)> {
+    let record = Release {
+        name: desired.name.clone(),
+        namespace: desired.namespace.clone(),
+        version: revision,
+        chart: desired.chart.clone(),
+        config: desired.config.clone(),
+        manifest: desired.manifest.clone(),
+        hooks: desired.hooks.clone(),
+        info: Info {
+            status,
+            notes: desired.notes.clone(),
+            ..Info::default()
+        },
+        ..Release::default()
+    };
+    let payload = String::from_utf8(release::encode(&record)?).context("base64 is text")?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": release::SECRET_TYPE,
+        "metadata": {
+            "name": release::secret_name(&desired.name, revision), "namespace": desired.namespace,
+            "labels": release::labels(&record),
+        },
+        "stringData": {"release": payload},
+    });
+    Ok((cluster.locate(&secret, Some(&desired.namespace)).await?, secret))
 }

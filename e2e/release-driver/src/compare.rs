@@ -8,7 +8,7 @@ use helm_client::records::Observed;
 use helm_client::release::{Options, Releases};
 use serde_json::Map;
 
-use crate::bare::Writes;
+use crate::bare;
 use crate::charts::Input;
 use crate::{Compare, connect};
 
@@ -20,7 +20,7 @@ pub(crate) async fn run(args: &Compare) -> Result<()> {
     );
     let input = Input::load(&args.chart, Map::new())?;
     let each = args.place.releases / args.rounds;
-    let (mut library, mut bare) = (Duration::ZERO, Duration::ZERO);
+    let (mut library, mut client) = (Duration::ZERO, Duration::ZERO);
     // The first request of a client discovers what the server serves; both have done that before the time is taken.
     let (ours, theirs) = (
         connect(&args.place.kubeconfig, "release-driver/library").await?,
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &Compare) -> Result<()> {
         let mut writes = Vec::new();
         for name in &names {
             let desired = input.render(&theirs, &args.bare, name, &warm).await?;
-            writes.push(Writes::of(&theirs, &desired).await?);
+            writes.push(bare::install(&theirs, &desired).await?);
         }
         let begun = Instant::now();
         stream::iter(&names)
@@ -52,18 +52,18 @@ pub(crate) async fn run(args: &Compare) -> Result<()> {
         library += begun.elapsed();
         let begun = Instant::now();
         stream::iter(&writes)
-            .map(|writes| writes.send(&theirs))
+            .map(|writes| bare::send(writes, &theirs))
             .buffer_unordered(args.place.at_once)
             .try_collect::<Vec<usize>>()
             .await?;
-        bare += begun.elapsed();
+        client += begun.elapsed();
     }
-    let (library, bare) = (library.as_secs_f64(), bare.as_secs_f64());
+    let (library, client) = (library.as_secs_f64(), client.as_secs_f64());
     println!(
-        "{} releases, {} at a time: library {library:.2} s, bare client {bare:.2} s, ratio {:.2}",
+        "{} releases, {} at a time: library {library:.2} s, bare client {client:.2} s, ratio {:.2}",
         each * args.rounds,
         args.place.at_once,
-        library / bare
+        library / client
     );
     Ok(())
 }

@@ -2,11 +2,11 @@
 //! when nothing changes.
 #![allow(clippy::print_stdout, reason = "figures are what it is run for")]
 
-mod apply;
 mod bare;
 mod charts;
 mod compare;
 mod composition;
+mod objects;
 mod reconcile;
 
 use std::path::{Path, PathBuf};
@@ -28,10 +28,13 @@ enum Command {
     Reconcile(Reconcile),
     /// Install releases through the library, and make the same writes with a bare client; print both times.
     Compare(Compare),
-    /// Make the same writes as a controller for as many compositions; print how many, and the seconds.
+    /// Make the same writes as a controller for as many compositions that are installed, changed, given another version
+    /// of their chart, and removed; print for each of these phases how many, and the seconds.
     Bare(Bare),
     /// Apply the objects of a list on standard input.
-    Apply(ApplyList),
+    Apply(Objects),
+    /// Delete the objects of a list on standard input, without waiting until they are gone.
+    Delete(Objects),
 }
 
 #[derive(Debug, Args)]
@@ -94,7 +97,7 @@ struct Bare {
 }
 
 #[derive(Debug, Args)]
-struct ApplyList {
+struct Objects {
     /// The kubeconfig file.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: PathBuf,
@@ -114,7 +117,8 @@ fn main() -> Result<()> {
         Command::Reconcile(args) => runtime.block_on(reconcile::run(&args)),
         Command::Compare(args) => runtime.block_on(compare::run(&args)),
         Command::Bare(args) => runtime.block_on(composition::run(&args)),
-        Command::Apply(args) => runtime.block_on(apply::run(&args)),
+        Command::Apply(args) => runtime.block_on(objects::apply(&args)),
+        Command::Delete(args) => runtime.block_on(objects::delete(&args)),
     }
 }
 

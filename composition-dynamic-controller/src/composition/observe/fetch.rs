@@ -27,6 +27,7 @@ use crate::composition::bound::{self, OwnBound};
 use crate::composition::context::Context;
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
+use crate::composition::packed::Packed;
 use crate::composition::{going, naming};
 use crate::compositions::Key;
 use crate::metrics::Part;
@@ -121,7 +122,7 @@ async fn begin(
     let mut releases = ctx.releases_of(composition).await?;
     let is_new = derive::is_new(composition);
     let mut held = Held::new(match memory.records.take() {
-        Some(records) => Some(records),
+        Some(records) => Some(*records),
         // Nothing was granted for it yet, so nothing may be read. There is no release either, unless another one could
         // have its name. If one exists after all, creating the first record finds it.
         None if is_new => is_unique.then(records::Observed::default),
@@ -168,8 +169,9 @@ async fn begin(
             let progress = Progress::Ended(CompositionState::OfAnother(foreign.to_string()));
             return Ok(Begun { releases, progress });
         }
-        granted => memory.granted.insert(granted?).clone(),
+        granted => granted?,
     };
+    memory.granted = Packed::of(&granted);
     let rights = Rights { needed, granted };
     if let Some(lookup) = derive::unread(intention.as_ref(), &rights) {
         return Err(Error::Unread(lookup));
@@ -386,7 +388,7 @@ async fn outside_namespace(
     unknown.retain(|namespace| !granted.iter().any(|grant| grant.namespace() == namespace));
     let unknown = unknown.iter().map(String::as_str).collect();
     granted.extend(roles.read(unknown, cluster).await?);
-    memory.granted = Some(granted.clone());
+    memory.granted = Packed::of(&granted);
     let elsewhere: Vec<Grant> = derive::elsewhere(&granted, composition).cloned().collect();
     let outlying = if roles.given_to_us(&elsewhere) == elsewhere {
         let outlying = going::outlying(composition, objects, &granted, roles.name(), cluster);

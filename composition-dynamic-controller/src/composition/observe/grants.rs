@@ -53,11 +53,9 @@ impl Roles {
 
     /// The remembered grants; none if they have another name, since the release name of a composition can change.
     pub(super) fn remembered(&self, memory: &Memory) -> Option<Vec<Grant>> {
-        let granted = memory.granted.as_ref()?;
-        granted
-            .iter()
-            .all(|grant| grant.name() == self.name)
-            .then(|| granted.clone())
+        let granted = memory.granted.as_ref()?.unpack()?;
+        let are_ours = granted.iter().all(|grant| grant.name() == self.name);
+        are_ours.then_some(granted)
     }
 
     /// The existing grants in these namespaces; the empty one is the cluster.

@@ -18,6 +18,7 @@ use crate::composition::bound;
 use crate::composition::context::Context;
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
+use crate::composition::packed::Packed;
 use crate::compositions::Key;
 use crate::metrics::Part;
 
@@ -114,8 +115,9 @@ pub(super) async fn inspected(
 ) -> Result<Vec<Resource>, Error> {
     if let Some((asked, answer)) = &memory.inspected
         && *asked == question
+        && let Some(answer) = answer.unpack()
     {
-        return Ok(answer.clone());
+        return Ok(answer);
     }
     let query = query(composition, release, definition, &ctx.resource);
     let asking = ctx.inspector.resources(&query);
@@ -123,7 +125,7 @@ pub(super) async fn inspected(
     let key = Key::of_composition(composition);
     let answer = held.waiting(&key, asking, &ctx.queue).await;
     let answer = answer.map_err(Error::Inspect)?;
-    memory.inspected = Some((question, answer.clone()));
+    memory.inspected = Packed::of(&answer).map(|answer| (question, answer));
     Ok(answer)
 }
 

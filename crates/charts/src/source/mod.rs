@@ -34,7 +34,7 @@ use std::fmt;
 use jiff::Timestamp;
 use url::Url;
 
-pub use access::{Access, CredentialHelper, Kept, Verify};
+pub use access::{Access, CredentialHelper, StoredLogin, Verify};
 pub use address::shown;
 pub use cosign::{CosignKey, InvalidCosignKey};
 pub use credentials::{Credentials, Password};

@@ -266,7 +266,7 @@ impl<'a> Source<'a> {
             .filter(|version| Version::parse_strict(version).is_ok())
             .collect();
         let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-        match wanted.choose(&versions) {
+        match req.choose(&versions) {
             Some(position) => Ok(tag_of(versions[position])),
             None => Err(Error::NoSuchTag {
                 host: self.image.registry.clone(),

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::address::{is_loopback, shown, without_query};
-use super::versions::Wanted;
+use super::versions::VersionReq;
 
 /// A validated chart reference: the `spec.chart` of a definition or the arguments of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::components::List;
-use super::graph::{Seen, Snapshot};
+use super::graph::{ObjectStatus, Snapshot};
 use super::names::{INSTALLER, KIND};
 
 /// The `ConfigMap` in which the umbrella stores the Installer that it will create, and its namespace unless that is the

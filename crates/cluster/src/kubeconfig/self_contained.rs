@@ -12,8 +12,8 @@ use kube::config::{AuthInfo, Cluster as Server, Config, Kubeconfig};
 use serde_json::json;
 
 use super::Error;
+use super::current_context::{CurrentContext, parse};
 use super::inline::{inline_authority, read_file, written};
-use super::parts::{self, Parts};
 
 /// The folder of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -10,8 +10,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 use super::Error;
+use super::current_context::{CurrentContext, parse};
 use super::inline::{inline_authority, written};
-use super::parts::{self, Parts};
 use crate::request::Call;
 use crate::{Attempt, ClientOptions, Cluster, ObjectId};
 

@@ -400,9 +400,8 @@ impl Keeper {
 
     /// Asks a replica for shards, unless somebody else is already asking.
     async fn ask(&self, of: &str) -> Result<(), Error> {
-        let renewed = |observed: &&ObservedLease| {
-            observed.lease["spec"]["renewTime"].as_str().map(str::to_owned)
-        };
+        let renewed =
+            |observed: &&ObservedLease| observed.lease["spec"]["renewTime"].as_str().map(str::to_owned);
         let Some(anchor) = self.of(of).max_by_key(renewed) else {
             return Ok(());
         };

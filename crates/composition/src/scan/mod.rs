@@ -23,8 +23,8 @@ use gotemplate::set::Set;
 use helm::chart::Chart;
 use serde_json::Value;
 
-use self::charts::Place;
-use self::document::{Found, Rule};
+use self::charts::ChartNode;
+use self::document::{Finding, Rule};
 use self::effects::Defines;
 use self::possible::{Alternative, Hole, Possible};
 use self::walk::Walk;

@@ -7,8 +7,8 @@ use gotemplate::ast::{Branch, Expr, List, Node, Pipe, Tree};
 use gotemplate::set::Set;
 use gotemplate::stack::Stack;
 
-use super::charts::Place;
-use super::document::{Found, Shape, State};
+use super::charts::ChartNode;
+use super::document::{DocumentState, Finding, Shape};
 use super::effects::{self, Defines, Effects};
 use super::possible::{self, Alternative, ChartIndex, Hole, Holes, MAX_TEXT, Possible, Shared};
 use super::steps::{Cut, Steps};

@@ -6,7 +6,7 @@ use cluster::{Applied, Apply, Cluster, ObjectId};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
-use super::objects::{AT_ONCE, Identity, Place, Target};
+use super::objects::{AT_ONCE, Identity, ObjectRef, Target};
 use super::obstacle::Obstacles;
 use super::ownership::{Checked, Owner};
 use super::{Error, Live, Progress, Tell, conflict};

@@ -109,8 +109,7 @@ impl Releases {
                 Some(_) => objects.iter().collect(),
                 None => new.clone(),
             };
-            checked =
-                apply::check_ownership(&self.cluster, looked_at.into_iter(), &spec.owner, word).await?;
+            checked = apply::check_ownership(&self.cluster, looked_at.into_iter(), &spec.owner, word).await?;
             let there = new.into_iter().filter_map(Target::id);
             let there = there.filter(|id| checked.contains_key(id));
             existing = Some(there.map(ObjectId::path).collect());

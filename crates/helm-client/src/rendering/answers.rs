@@ -6,9 +6,9 @@ use cluster::{Access, Cluster, ObjectId, ResourceId, Selector};
 use helm::context::{Answer, LookupKey};
 use serde_json::{Value, json};
 
-use super::{ANSWER_PLACES, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
+use super::{ANSWER_SLOTS, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
 use crate::events::{self, Event};
-use crate::pool::{Party, Place};
+use crate::pool::{Party, Slot};
 use crate::release::UnservedType;
 
 /// A lookup of a template.

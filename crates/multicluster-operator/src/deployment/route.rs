@@ -28,7 +28,7 @@ use crate::key::{Key, Kind};
 use crate::message::chain;
 use crate::pass;
 use crate::registry::Registry;
-use crate::registry::state::State;
+use crate::registry::state::ClusterState;
 
 /// How many deployments are routed concurrently.
 const WORKERS: u16 = 8;
@@ -262,7 +262,7 @@ impl Router {
     fn withdraw(&self, key: &Key) {
         let target = lock(&self.assignments)
             .get_mut(key)
-            .and_then(|known| known.target.take());
+            .and_then(|assignment| assignment.target.take());
         let site = target.and_then(|target| self.registry.site(&target));
         if let Some(site) = site {
             site.forget(key);

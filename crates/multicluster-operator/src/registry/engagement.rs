@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::member::{Member, lock};
 use super::source::Source;
-use super::state::State;
+use super::state::ClusterState;
 use super::tenants;
 use crate::context::{Context, Shared};
 use crate::engine::{Memories, Owners, Reach, Site};

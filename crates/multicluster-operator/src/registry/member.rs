@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use runtime::events::{Event, Severity};
 
-use super::state::{Standing, State};
+use super::state::{ClusterState, Standing};
 use crate::cluster_id::ClusterId;
 use crate::context::Context;
 use crate::field_manager::FIELD_MANAGER;
@@ -50,7 +50,7 @@ impl Member {
 
     /// Sets the state of the cluster, and reports it if it is new. A server may give ever different reasons for not
     /// answering: new reasons for the same state are reported only once in a while.
-    pub(super) async fn stand(&self, state: State, message: &str, ctx: &Context) {
+    pub(super) async fn stand(&self, state: ClusterState, message: &str, ctx: &Context) {
         let Some((next, is_other)) = self.note(state, message) else {
             return self.tell_again(ctx).await;
         };
@@ -61,13 +61,16 @@ impl Member {
             let _ = ctx.news.send(self.id.clone());
         }
         // The other states last only for a moment.
-        if matches!(state, State::Engaged | State::Unreachable | State::Disengaged) {
+        if matches!(
+            state,
+            ClusterState::Engaged | ClusterState::Unreachable | ClusterState::Disengaged
+        ) {
             self.tell(&next, message, ctx).await;
         }
     }
 
     /// The state to report, and whether it differs from the previous one; none if there is nothing new.
-    fn note(&self, state: State, message: &str) -> Option<(Standing, bool)> {
+    fn note(&self, state: ClusterState, message: &str) -> Option<(Standing, bool)> {
         let mut standing = lock(&self.standing);
         let is_other = standing.state != state;
         if !is_other && lock(&self.told_at).elapsed() < SAME_STATE_AGAIN {
@@ -125,10 +128,11 @@ impl Member {
         let note = format!("{}: {news}", standing.state.as_str());
         let event = Event {
             severity: match standing.state {
-                State::Unreachable => Severity::Warning,
-                State::Discovered | State::Connecting | State::Engaged | State::Disengaged => {
-                    Severity::Normal
-                }
+                ClusterState::Unreachable => Severity::Warning,
+                ClusterState::Discovered
+                | ClusterState::Connecting
+                | ClusterState::Engaged
+                | ClusterState::Disengaged => Severity::Normal,
             },
             reason: events::CLUSTER_STATE,
             action: standing.state.as_str(),

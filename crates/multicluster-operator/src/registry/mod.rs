@@ -27,7 +27,7 @@ pub(crate) use source::{SELF, Source, source};
 use self::engagement::Engaged;
 use self::member::{Member, lock};
 use self::source::is_self;
-use self::state::{Standing, State};
+use self::state::{ClusterState, Standing};
 use crate::cluster_id::ClusterId;
 use crate::context::Shared;
 use crate::engine::Site;

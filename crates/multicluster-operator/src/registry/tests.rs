@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::member::{Member, TOLD_WITHIN};
-use super::state::State;
+use super::state::ClusterState;
 use super::{Registry, SELF, Source};
 use crate::cluster_id::ClusterId;
 use crate::context::{self, Shared};

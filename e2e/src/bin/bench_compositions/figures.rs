@@ -1,106 +1,241 @@
 //! What was measured, and how it is printed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// A number for each program: those of the platform, the API server and etcd.
+pub(crate) type ByProgram = BTreeMap<String, f64>;
 
 /// What was measured between two moments.
 pub(crate) struct Span {
     pub(crate) seconds: f64,
+    pub(crate) counts: Counts,
+    /// Seconds of processor time.
+    pub(crate) cpu: ByProgram,
+}
+
+/// Requests of the platform's programs. Leases are not counted; watches count as requests.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
     pub(crate) requests: usize,
+    /// Without those of events.
     pub(crate) writes: usize,
-    pub(crate) cpu_seconds: f64,
-    /// The API server's, for serving them.
-    pub(crate) server_cpu_seconds: f64,
+    /// Writes of events.
+    pub(crate) events: usize,
+    /// The most requests within ten seconds.
+    pub(crate) busiest: usize,
+}
+
+/// A phase of the bare client.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Bare {
+    pub(crate) writes: usize,
+    pub(crate) seconds: f64,
+    /// Processor time of the API server and etcd meanwhile, in seconds.
+    pub(crate) cpu: ByProgram,
+}
+
+/// Something that is done to all compositions.
+pub(crate) struct Phase {
+    pub(crate) what: &'static str,
+    pub(crate) platform: Span,
+    /// None if no client would write for it.
+    pub(crate) bare: Option<Bare>,
+}
+
+/// Requests while nothing is done.
+pub(crate) struct Rest {
+    pub(crate) what: &'static str,
+    pub(crate) span: Span,
+    pub(crate) lasted: Duration,
 }
 
 /// All that is printed.
 pub(crate) struct Figures {
-    /// Writes and seconds of the bare client.
-    pub(crate) bare: (usize, f64),
-    pub(crate) empty: Memory,
-    pub(crate) install: Span,
-    pub(crate) full: Memory,
-    pub(crate) at_rest: Span,
-    pub(crate) change: Span,
-    pub(crate) bump: Span,
-    /// From new pods of the platform to the first change that they handled.
-    pub(crate) restart: Span,
-    /// Requests of the new pods after that.
-    pub(crate) after_restart: Span,
-    pub(crate) delete: Span,
-}
-
-/// Memory of the platform in MiB: all processes together, where shared pages count once (PSS).
-pub(crate) struct Memory {
-    pub(crate) all: f64,
-    pub(crate) controller: f64,
-    pub(crate) server: f64,
+    pub(crate) count: usize,
+    pub(crate) namespaces: u32,
+    /// In their order; the first is the install.
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) rests: Vec<Rest>,
+    /// PSS in MiB at these moments: shared pages count once.
+    pub(crate) memory: Vec<(&'static str, ByProgram)>,
 }
 
 impl Figures {
-    /// Prints a table, and the most important figures as the last line.
-    pub(crate) fn print(&self, count: usize, namespaces: u32, idle: Duration) {
-        let Self {
-            bare: (writes, bare),
-            empty,
-            install,
-            full,
-            ..
-        } = self;
-        let each = |number: usize| number as f64 / count as f64;
-        println!("| figure, {count} compositions in {namespaces} namespaces | measured |");
-        println!("|---|---|");
-        println!("| bare client, {writes} writes | {bare:.1} s |");
-        println!("| applied to all Ready | {:.1} s |", install.seconds);
+    /// Prints tables, and the most important figures as the last line.
+    pub(crate) fn print(&self) {
+        let (count, namespaces) = (self.count, self.namespaces);
+        println!("{count} compositions in {namespaces} namespaces\n");
         println!(
-            "| requests / writes for each | {:.1} / {:.1} |",
-            each(install.requests),
-            each(install.writes)
+            "| phase | seconds | bare client | ratio | requests each | writes each | events each | bare writes each |"
         );
-        println!(
-            "| CPU seconds of the platform / of the API server | {:.2} / {:.2} |",
-            install.cpu_seconds, install.server_cpu_seconds
+        println!("|---|---|---|---|---|---|---|---|");
+        for phase in &self.phases {
+            println!("{}", self.row(phase));
+        }
+        println!("\n| at rest, a minute | requests | writes | events | busiest ten seconds |");
+        println!("|---|---|---|---|---|");
+        for rest in &self.rests {
+            println!("{}", rest.row());
+        }
+        let mut times = Vec::new();
+        for phase in &self.phases {
+            times.push((phase.what.to_owned(), &phase.platform.cpu));
+            if let Some(bare) = &phase.bare {
+                times.push((format!("{}, bare client", phase.what), &bare.cpu));
+            }
+        }
+        let rests = self.rests.iter();
+        times.extend(rests.map(|rest| (rest.what.to_owned(), &rest.span.cpu)));
+        print_by_program("CPU seconds", &times);
+        let memory = self.memory.iter();
+        let memory: Vec<_> = memory
+            .map(|(when, memory)| ((*when).to_owned(), memory))
+            .collect();
+        print_by_program("PSS in MiB", &memory);
+        if let Some(install) = self.phases.first() {
+            println!("\n{}", self.summary(install));
+        }
+    }
+
+    fn row(&self, phase: &Phase) -> String {
+        let Phase { what, platform, bare } = phase;
+        let counts = &platform.counts;
+        let (seconds, ratio, writes) = match bare {
+            Some(bare) => (
+                format!("{:.1}", bare.seconds),
+                format!("{:.2}", platform.seconds / bare.seconds),
+                format!("{:.1}", self.each(bare.writes)),
+            ),
+            None => (String::new(), String::new(), String::new()),
+        };
+        format!(
+            "| {what} | {:.1} | {seconds} | {ratio} | {:.1} | {:.1} | {:.1} | {writes} |",
+            platform.seconds,
+            self.each(counts.requests),
+            self.each(counts.writes),
+            self.each(counts.events),
+        )
+    }
+
+    fn summary(&self, install: &Phase) -> String {
+        let span = &install.platform;
+        let ratio = match &install.bare {
+            Some(bare) => format!("{:.2} times the bare client", span.seconds / bare.seconds),
+            None => "without a bare client".to_owned(),
+        };
+        format!(
+            "{} compositions in {} namespaces: Ready in {:.1} s ({ratio}), {:.1} requests and {:.1} writes each, of \
+             which {:.1} events",
+            self.count,
+            self.namespaces,
+            span.seconds,
+            self.each(span.counts.requests),
+            self.each(span.counts.writes + span.counts.events),
+            self.each(span.counts.events),
+        )
+    }
+
+    fn each(&self, number: usize) -> f64 {
+        number as f64 / self.count as f64
+    }
+}
+
+impl Rest {
+    fn row(&self) -> String {
+        let minutes = self.lasted.as_secs_f64() / 60.0;
+        let a_minute = |number: usize| number as f64 / minutes;
+        let counts = &self.span.counts;
+        format!(
+            "| {} | {:.1} | {:.1} | {:.1} | {} |",
+            self.what,
+            a_minute(counts.requests),
+            a_minute(counts.writes),
+            a_minute(counts.events),
+            counts.busiest,
+        )
+    }
+}
+
+/// Prints a table with a column for each program.
+fn print_by_program(what: &str, rows: &[(String, &ByProgram)]) {
+    let programs: BTreeSet<&String> = rows.iter().flat_map(|(_, figures)| figures.keys()).collect();
+    let cells = |texts: Vec<String>| format!("| {} |", texts.join(" | "));
+    println!();
+    let head = std::iter::once(what.to_owned()).chain(programs.iter().map(|program| (*program).clone()));
+    println!("{}", cells(head.collect()));
+    println!("|{}", "---|".repeat(programs.len() + 1));
+    for (name, figures) in rows {
+        let row = programs.iter().map(|program| match figures.get(*program) {
+            Some(figure) => format!("{figure:.1}"),
+            None => String::new(),
+        });
+        println!("{}", cells(std::iter::once(name.clone()).chain(row).collect()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(seconds: f64) -> Span {
+        Span {
+            seconds,
+            counts: Counts {
+                requests: 40,
+                writes: 20,
+                events: 2,
+                busiest: 30,
+            },
+            cpu: ByProgram::new(),
+        }
+    }
+
+    fn figures() -> Figures {
+        Figures {
+            count: 2,
+            namespaces: 1,
+            phases: Vec::new(),
+            rests: Vec::new(),
+            memory: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_phase_stands_beside_the_bare_client() {
+        let bare = Bare {
+            writes: 24,
+            seconds: 2.0,
+            cpu: ByProgram::new(),
+        };
+        let mut phase = Phase {
+            what: "install",
+            platform: span(3.0),
+            bare: Some(bare),
+        };
+        assert_eq!(
+            figures().row(&phase),
+            "| install | 3.0 | 2.0 | 1.50 | 20.0 | 10.0 | 1.0 | 12.0 |"
         );
-        Self::print_rest("idle", &self.at_rest, idle);
-        println!("| one value changed in all | {:.1} s |", self.change.seconds);
-        println!("| chart version changed for all | {:.1} s |", self.bump.seconds);
-        println!(
-            "| all pods ended: until a change is served | {:.1} s |",
-            self.restart.seconds
+        assert_eq!(
+            figures().summary(&phase),
+            "2 compositions in 1 namespaces: Ready in 3.0 s (1.50 times the bare client), 20.0 requests and 11.0 \
+             writes each, of which 1.0 events"
         );
-        Self::print_rest("after that", &self.after_restart, idle);
-        println!(
-            "| all deleted, until they are gone | {:.1} s |",
-            self.delete.seconds
-        );
-        println!(
-            "| PSS of the platform, empty / with all | {:.0} / {:.0} MiB |",
-            empty.all, full.all
-        );
-        println!(
-            "| of which controllers | {:.0} / {:.0} MiB |",
-            empty.controller, full.controller
-        );
-        println!(
-            "| PSS of the API server | {:.0} / {:.0} MiB |",
-            empty.server, full.server
-        );
-        println!(
-            "{count} compositions in {namespaces} namespaces: Ready in {:.1} s ({:.2} times the bare client), {:.1} requests and \
-             {:.1} writes each, {:.2} CPU s",
-            install.seconds,
-            install.seconds / bare,
-            each(install.requests),
-            each(install.writes),
-            install.cpu_seconds
+        phase.bare = None;
+        assert_eq!(
+            figures().row(&phase),
+            "| install | 3.0 |  |  | 20.0 | 10.0 | 1.0 |  |"
         );
     }
 
-    fn print_rest(when: &str, span: &Span, lasted: Duration) {
-        let minutes = lasted.as_secs_f64() / 60.0;
-        println!(
-            "| {when}, a minute: requests / writes | {:.1} / {:.1} |",
-            span.requests as f64 / minutes,
-            span.writes as f64 / minutes
-        );
+    #[test]
+    fn a_rest_is_told_a_minute() {
+        let rest = Rest {
+            what: "idle",
+            span: span(120.0),
+            lasted: Duration::from_mins(2),
+        };
+        assert_eq!(rest.row(), "| idle | 20.0 | 10.0 | 1.0 | 30 |");
     }
 }

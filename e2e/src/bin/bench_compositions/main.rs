@@ -4,12 +4,12 @@
 
 mod figures;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -21,7 +21,7 @@ use local_cluster::audit::{AuditRecord, Mark};
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
-use self::figures::{Figures, Memory, Span};
+use self::figures::{Bare, ByProgram, Counts, Figures, Phase, Rest, Span};
 
 /// Times and counts what many compositions cost.
 #[derive(Debug, Parser)]
@@ -52,18 +52,28 @@ const PROFILED: u32 = 20;
 /// As many writes at a time does the bare client make as controllers have workers.
 const WORKERS: &str = "10";
 
-/// The program of the API server, of which only one may run on this machine during the measurement.
-const SERVER: &str = "kube-apiserver";
+/// The programs of the control plane that are measured. Only one of each may run on this machine meanwhile.
+const SERVERS: [&str; 2] = ["kube-apiserver", "etcd"];
+
+/// More compositions than this need more Services than a cluster usually has addresses for.
+const FEW: usize = 900;
 
 /// All compositions are read after this long without an event of the watch.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long anything may take before it is given up.
-const PATIENCE: Duration = Duration::from_hours(1);
+const PATIENCE: Duration = Duration::from_hours(3);
+
+/// The versions of the chart, and of the type that is generated from each.
+const FIRST: (&str, &str) = ("1.0.0", "v1-0-0");
+const SECOND: (&str, &str) = ("1.1.0", "v1-1-0");
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let cluster = Cluster::start(Options::default())?;
+    let cluster = Cluster::start(Options {
+        many_services: args.compositions > FEW,
+        ..Options::default()
+    })?;
     let site = Site::local(&cluster)?;
     image::push_all(&site)?;
     platform::install(&site)?;
@@ -88,15 +98,20 @@ struct Bench {
 impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
-        let bare = self.bare()?;
+        let mut bare = self.bare()?;
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
-        self.define(&self.push("1.0.0")?, "1.0.0")?;
-        let empty = self.memory()?;
+        self.define(&self.push(FIRST.0)?, FIRST)?;
+        let mut memory = vec![("empty", self.memory()?)];
+        let mut phase = |what: &'static str, platform: Span| Phase {
+            what,
+            platform,
+            bare: bare.remove(what),
+        };
         let profiling = self.start_profile()?;
         let install = self.span("install", || {
-            self.apply(&self.objects("v1-0-0", "one"))?;
-            self.wait_until_all(is_ready)
+            self.apply(&self.objects(FIRST, "one"))?;
+            self.wait_until_all(is_up)
         })?;
         if let Some(mut profiling) = profiling {
             ensure!(
@@ -104,39 +119,47 @@ impl Bench {
                 "the API server could not be profiled"
             );
         }
-        let full = self.memory()?;
+        let mut phases = vec![phase("install", install)];
+        memory.push(("with all", self.memory()?));
         std::thread::sleep(Duration::from_secs(5));
-        let rest = || {
-            std::thread::sleep(idle);
-            Ok(())
-        };
-        let at_rest = self.span("idle", rest)?;
+        let mut rests = vec![self.rest("idle", idle)?];
         let change = self.span("change", || {
-            self.apply(&self.objects("v1-0-0", "two"))?;
-            self.wait_until_all(is_ready)
+            self.apply(&self.objects(FIRST, "two"))?;
+            self.wait_until_all(is_up)
         })?;
-        let url = self.push("1.1.0")?;
+        phases.push(phase("change", change));
+        let url = self.push(SECOND.0)?;
         let bump = self.span("bump", || {
-            self.define(&url, "1.1.0")?;
-            self.wait_until_all(|object| is_ready(object) && object["status"]["helmChartVersion"] == "1.1.0")
+            self.define(&url, SECOND)?;
+            self.wait_until_all(|event, object| {
+                is_up(event, object) && object["status"]["helmChartVersion"] == SECOND.0
+            })
         })?;
-        let restart = self.span("restart", || self.restart())?;
-        let after_restart = self.span("after the restart", rest)?;
-        let delete = self.span("delete", || self.delete_all())?;
+        phases.push(phase("bump", bump));
+        memory.push(("after the changes", self.memory()?));
+        phases.push(phase("restart", self.span("restart", || self.restart())?));
+        rests.push(self.rest("after the restart", idle)?);
+        memory.push(("after the restart", self.memory()?));
+        phases.push(phase("delete", self.span("delete", || self.delete_all())?));
+        memory.push(("after the removal", self.memory()?));
         let figures = Figures {
-            bare,
-            empty,
-            install,
-            full,
-            at_rest,
-            change,
-            bump,
-            restart,
-            after_restart,
-            delete,
+            count: self.count,
+            namespaces: self.namespaces,
+            phases,
+            rests,
+            memory,
         };
-        figures.print(self.count, self.namespaces, idle);
+        figures.print();
         Ok(())
+    }
+
+    /// Does nothing for a while.
+    fn rest(&self, what: &'static str, lasted: Duration) -> Result<Rest> {
+        let span = self.span(what, || {
+            std::thread::sleep(lasted);
+            Ok(())
+        })?;
+        Ok(Rest { what, span, lasted })
     }
 
     /// The namespaces that compositions are spread over.
@@ -200,18 +223,10 @@ impl Bench {
     }
 
     fn delete_all(&self) -> Result<()> {
-        for place in self.places(NAMESPACE) {
-            let deleting = [
-                "delete",
-                "benches",
-                "--all",
-                "--wait=false",
-                "--namespace",
-                &place,
-            ];
-            self.site.run(self.site.kubectl(deleting))?;
-        }
-        wait_until("all to be gone", || Ok(self.all()?.is_empty()))
+        // Begun before, so that none is gone unseen.
+        let watch = Watch::start(&self.site, is_gone)?;
+        self.drive("delete", &self.objects(SECOND, "three"))?;
+        self.follow(watch, is_gone)
     }
 
     /// Namespace and name of a composition.
@@ -225,7 +240,7 @@ impl Bench {
     }
 
     /// Sets the definition to this version of the chart and waits until it is ready.
-    fn define(&self, url: &str, version: &str) -> Result<()> {
+    fn define(&self, url: &str, (version, of_type): (&str, &str)) -> Result<()> {
         let definition = json!({
             "apiVersion": "core.krateo.io/v1alpha1",
             "kind": "CompositionDefinition",
@@ -233,7 +248,7 @@ impl Bench {
             "spec": {"chart": {"url": url, "version": version, "plainHTTP": true}},
         });
         platform::apply(&self.site, &definition.to_string())?;
-        let served = format!("composition.krateo.io/v{}", version.replace('.', "-"));
+        let served = format!("composition.krateo.io/{of_type}");
         wait_until("the definition to be ready", || {
             let text = self.kubectl(&["get", "compositiondefinitions", "bench", "--output", "json"])?;
             let found: Value = serde_json::from_str(&text)?;
@@ -242,7 +257,7 @@ impl Bench {
         })
     }
 
-    fn objects(&self, version: &str, greeting: &str) -> String {
+    fn objects(&self, (_, version): (&str, &str), greeting: &str) -> String {
         let objects: Vec<Value> = (0..self.count)
             .map(|number| {
                 let (namespace, name) = self.place_of(number);
@@ -257,25 +272,33 @@ impl Bench {
         json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
     }
 
-    /// As many at a time as the bare client writes: `kubectl apply` sends one after another.
     fn apply(&self, objects: &str) -> Result<()> {
+        self.drive("apply", objects)
+    }
+
+    /// Does something to each object, as many at a time as the bare client writes.
+    fn drive(&self, verb: &str, objects: &str) -> Result<()> {
         let mut command = Command::new(image::binary("release-driver")?);
         command
-            .args(["apply", "--at-once", WORKERS, "--kubeconfig"])
+            .args([verb, "--at-once", WORKERS, "--kubeconfig"])
             .arg(self.kubeconfig()?);
         let mut child = command.stdin(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().context("no standard input")?;
         input.write_all(objects.as_bytes())?;
         drop(input);
-        ensure!(child.wait()?.success(), "the compositions could not be applied");
+        ensure!(child.wait()?.success(), "could not {verb} the compositions");
         Ok(())
     }
 
-    /// Waits until `is_so` holds for all compositions. It watches, because polling would use the processors that are
-    /// measured. Only after some time without an event are all of them read.
-    fn wait_until_all(&self, is_so: impl Fn(&Value) -> bool) -> Result<()> {
+    /// Waits until `is_so` holds for all compositions.
+    fn wait_until_all(&self, is_so: Holds) -> Result<()> {
+        self.follow(Watch::start(&self.site, is_so)?, is_so)
+    }
+
+    /// Waits until a watch has seen that it holds for all compositions. It watches, because polling would use the
+    /// processors that are measured. Only after some time without an event are all of them read.
+    fn follow(&self, mut watch: Watch, is_so: Holds) -> Result<()> {
         let begun = Instant::now();
-        let mut watch = Watch::start(&self.site)?;
         let mut there = BTreeSet::new();
         while there.len() < self.count {
             ensure!(
@@ -285,23 +308,38 @@ impl Bench {
                 there.len(),
                 self.count
             );
-            let objects = match watch.told.recv_timeout(SILENCE) {
-                Ok(object) => vec![object],
-                Err(_) => self.all()?,
-            };
-            for object in objects {
-                // Their names are different in all namespaces.
-                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                if is_so(&object) {
+            match watch.told.recv_timeout(SILENCE) {
+                Ok((name, true)) => {
                     there.insert(name);
-                } else {
+                }
+                Ok((name, false)) => {
                     there.remove(&name);
+                }
+                Err(why) => {
+                    // The API server ends a watch after half an hour or more.
+                    if why == RecvTimeoutError::Disconnected {
+                        watch = Watch::start(&self.site, is_so)?;
+                    }
+                    there = self.those(is_so)?;
                 }
             }
         }
-        watch.child.kill()?;
-        watch.child.wait()?;
         Ok(())
+    }
+
+    /// The names of the compositions for which it holds now.
+    fn those(&self, is_so: Holds) -> Result<BTreeSet<String>> {
+        let all = self.all()?;
+        let all: HashMap<&str, &Value> = all
+            .iter()
+            .filter_map(|object| Some((object["metadata"]["name"].as_str()?, object)))
+            .collect();
+        let names = (0..self.count).map(|number| self.place_of(number).1);
+        let so = names.filter(|name| match all.get(name.as_str()) {
+            Some(object) => is_so("ADDED", object),
+            None => is_so(DELETED, &Value::Null),
+        });
+        Ok(so.collect())
     }
 
     fn all(&self) -> Result<Vec<Value>> {
@@ -315,44 +353,31 @@ impl Bench {
 
     /// Runs something, and returns the requests and the resources of the platform's programs meanwhile.
     fn span(&self, name: &str, act: impl FnOnce() -> Result<()>) -> Result<Span> {
-        let (mark, cpu) = (self.cluster.audit().mark()?, self.cpu()?);
-        let (server, begun) = (usage::cpu_seconds_of_only(SERVER)?, Instant::now());
+        let (mark, before, begun) = (self.cluster.audit().mark()?, self.cpu()?, Instant::now());
         act()?;
         let seconds = begun.elapsed().as_secs_f64();
         progress(format_args!("{name}: {seconds:.2} s"));
-        let used = self.cpu()?;
-        for (program, seconds) in &used {
-            // A program that started meanwhile began at zero.
-            let before = cpu.get(program).copied().unwrap_or_default();
-            progress(format_args!("  {:6.2} CPU s  {program}", seconds - before));
+        let cpu = since(&before, &self.cpu()?);
+        for (program, seconds) in &cpu {
+            progress(format_args!("  {seconds:6.2} CPU s  {program}"));
         }
-        let cpu_seconds = used.values().sum::<f64>() - cpu.values().sum::<f64>();
-        let server_cpu_seconds = usage::cpu_seconds_of_only(SERVER)? - server;
-        progress(format_args!("  {server_cpu_seconds:6.2} CPU s  {SERVER}"));
-        let (requests, writes) = self.count_since(mark)?;
         Ok(Span {
             seconds,
-            requests,
-            writes,
-            cpu_seconds,
-            server_cpu_seconds,
+            counts: self.count_since(mark)?,
+            cpu,
         })
     }
 
-    /// Requests and writes of our programs; Leases are not counted, watches count as requests.
-    fn count_since(&self, mark: Mark) -> Result<(usize, usize)> {
+    /// Requests of our programs.
+    fn count_since(&self, mark: Mark) -> Result<Counts> {
         let mut by_kind: BTreeMap<String, usize> = BTreeMap::new();
-        let (mut requests, mut writes) = (0, 0);
+        let mut counting = Counting::default();
         for record in self.cluster.audit().since(mark)? {
             let record = record?;
             if !is_ours(&record) || record.resource == "leases" {
                 continue;
             }
-            requests += 1;
-            let is_review = record.resource.ends_with("reviews");
-            if record.is_write() && !record.is_dry_run() && !is_review {
-                writes += 1;
-            }
+            counting.note(&record);
             let program = record.user.rsplit(':').next().unwrap_or_default();
             *by_kind
                 .entry(format!("{program}: {} {}", record.verb, record.resource))
@@ -361,13 +386,13 @@ impl Bench {
         for (kind, count) in by_kind {
             progress(format_args!("  {count:6} {kind}"));
         }
-        Ok((requests, writes))
+        Ok(counting.done())
     }
 
-    /// Seconds of CPU that each pod of the platform has used, in hundredths.
-    fn cpu(&self) -> Result<BTreeMap<String, f64>> {
+    /// Seconds of CPU that each pod of the platform and the control plane have used.
+    fn cpu(&self) -> Result<Used> {
+        let mut used = cpu_of_servers()?;
         let pods = self.pods()?;
-        let mut used: BTreeMap<String, f64> = pods.iter().map(|pod| (pod.name.clone(), 0.0)).collect();
         for process in usage::processes()? {
             // It may exit meanwhile.
             let (Some(group), Some(seconds)) = (usage::control_group(&process), usage::cpu_seconds(&process))
@@ -375,39 +400,39 @@ impl Bench {
                 continue;
             };
             if let Some(pod) = pods.iter().find(|pod| usage::is_of_pod(&group, &pod.uid)) {
-                *used.entry(pod.name.clone()).or_default() += seconds;
+                *used.entry((pod.program.clone(), pod.uid.clone())).or_default() += seconds;
             }
         }
         Ok(used)
     }
 
-    /// Memory of the platform and of the API server.
-    fn memory(&self) -> Result<Memory> {
+    /// Memory of the platform and of the control plane.
+    fn memory(&self) -> Result<ByProgram> {
         let pods = self.pods()?;
-        let (mut all, mut controller) = (0.0, 0.0);
+        let mut memory = ByProgram::new();
         for process in usage::processes()? {
-            let (Some(group), Some(memory)) = (usage::control_group(&process), usage::Memory::of(&process))
+            let (Some(group), Some(of_process)) =
+                (usage::control_group(&process), usage::Memory::of(&process))
             else {
                 continue;
             };
-            let Some(pod) = pods.iter().find(|pod| usage::is_of_pod(&group, &pod.uid)) else {
-                continue;
-            };
-            let mebibytes = memory.mebibytes();
-            progress(format_args!("  {mebibytes:6.1} MiB  {}", pod.name));
-            all += mebibytes;
-            if pod.is_controller {
-                controller += mebibytes;
+            if let Some(pod) = pods.iter().find(|pod| usage::is_of_pod(&group, &pod.uid)) {
+                *memory.entry(pod.program.clone()).or_default() += of_process.mebibytes();
             }
         }
-        ensure!(all > 0.0, "the processes of the platform are not seen from here");
-        Ok(Memory {
-            all,
-            controller,
-            server: usage::Memory::of(&usage::only_process(SERVER)?)
-                .context("the API server has ended")?
-                .mebibytes(),
-        })
+        ensure!(
+            !memory.is_empty(),
+            "the processes of the platform are not seen from here"
+        );
+        for server in SERVERS {
+            let of_server = usage::Memory::of(&usage::only_process(server)?);
+            let of_server = of_server.with_context(|| format!("{server} has ended"))?;
+            memory.insert(server.to_owned(), of_server.mebibytes());
+        }
+        for (program, mebibytes) in &memory {
+            progress(format_args!("  {mebibytes:6.1} MiB  {program}"));
+        }
+        Ok(memory)
     }
 
     /// The running pods of the platform.
@@ -427,28 +452,35 @@ impl Bench {
         Ok(pods)
     }
 
-    /// As many writes by a client that decides nothing: what the API server itself takes for them.
-    fn bare(&self) -> Result<(usize, f64)> {
+    /// The same writes by a client that decides nothing, by phase: what the API server itself takes for them.
+    fn bare(&self) -> Result<BTreeMap<String, Bare>> {
         let mut command = Command::new(image::binary("release-driver")?);
         command.arg("bare").arg("--kubeconfig").arg(self.kubeconfig()?);
         let places = self.places(BARE_NAMESPACE);
-        command.args([
-            "--namespace",
-            &places.join(","),
-            "--at-once",
-            WORKERS,
-            "--releases",
-        ]);
-        command.arg(self.count.to_string());
-        let said = self.site.run({
-            command.arg(image::root().join("e2e/charts/bench"));
-            command
-        })?;
-        let (writes, seconds) = said.trim().split_once(' ').context("no figures")?;
-        progress(format_args!("bare client: {writes} writes in {seconds} s"));
+        command.args(["--namespace", &places.join(",")]);
+        command.args(["--at-once", WORKERS, "--releases", &self.count.to_string()]);
+        command.arg(image::root().join("e2e/charts/bench"));
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let said = BufReader::new(child.stdout.take().context("no standard output")?);
+        let mut phases = BTreeMap::new();
+        let mut before = cpu_of_servers()?;
+        // It says a line when a phase has ended.
+        for line in said.lines() {
+            let line = line?;
+            let now = cpu_of_servers()?;
+            let (name, mut bare) = read_phase(&line).with_context(|| format!("no figures: {line:?}"))?;
+            bare.cpu = since(&before, &now);
+            before = now;
+            progress(format_args!(
+                "bare client, {name}: {} writes in {:.2} s",
+                bare.writes, bare.seconds
+            ));
+            phases.insert(name, bare);
+        }
+        ensure!(child.wait()?.success(), "the bare client failed");
         let deleting = ["delete", "namespace"].map(str::to_owned);
         self.site.run(self.site.kubectl(deleting.iter().chain(&places)))?;
-        Ok((writes.parse()?, seconds.parse()?))
+        Ok(phases)
     }
 
     fn kubeconfig(&self) -> Result<&Path> {
@@ -462,35 +494,61 @@ impl Bench {
     }
 }
 
-/// Events of a watch on compositions.
+/// Whether something holds for a composition, given the type of an event and the object.
+type Holds = fn(&str, &Value) -> bool;
+
+/// The type of the event that a composition is gone.
+const DELETED: &str = "DELETED";
+
+fn is_up(_: &str, object: &Value) -> bool {
+    is_ready(object)
+}
+
+fn is_gone(event: &str, _: &Value) -> bool {
+    event == DELETED
+}
+
+/// A watch on compositions.
 struct Watch {
     child: Child,
-    told: Receiver<Value>,
+    /// Their names, which are different in all namespaces, and whether it holds for each now.
+    told: Receiver<(String, bool)>,
 }
 
 impl Watch {
-    fn start(site: &Site) -> Result<Self> {
+    fn start(site: &Site, is_so: Holds) -> Result<Self> {
         let mut command = site.kubectl(["get", "benches", "--all-namespaces"]);
-        command.args(["--watch", "--output", "json"]);
+        command.args(["--watch", "--output-watch-events", "--output", "json"]);
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
         let (tell, told) = channel();
         std::thread::spawn(move || {
-            let objects = serde_json::Deserializer::from_reader(said).into_iter::<Value>();
+            let events = serde_json::Deserializer::from_reader(said).into_iter::<Value>();
             // It ends with the watch, or when nobody receives any more.
-            objects
-                .map_while(Result::ok)
-                .all(|object| tell.send(object).is_ok())
+            events.map_while(Result::ok).all(|event| {
+                let object = &event["object"];
+                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                let holds = is_so(event["type"].as_str().unwrap_or_default(), object);
+                tell.send((name, holds)).is_ok()
+            })
         });
         Ok(Self { child, told })
     }
 }
 
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// A pod of the platform.
 struct Pod {
-    name: String,
+    /// The name of its container.
+    program: String,
     uid: String,
-    is_controller: bool,
 }
 
 impl Pod {
@@ -498,12 +556,77 @@ impl Pod {
     fn of(pod: &Value) -> Option<Self> {
         let runs = pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
         runs.then_some(())?;
-        let image = pod["spec"]["containers"][0]["image"].as_str()?;
         Some(Self {
-            name: pod["metadata"]["name"].as_str()?.to_owned(),
+            program: pod["spec"]["containers"][0]["name"].as_str()?.to_owned(),
             uid: pod["metadata"]["uid"].as_str()?.to_owned(),
-            is_controller: image.contains("composition-dynamic-controller"),
         })
+    }
+}
+
+/// Seconds of processor time so far, by program and the UID of its pod, which is empty without one.
+type Used = BTreeMap<(String, String), f64>;
+
+fn cpu_of_servers() -> Result<Used> {
+    SERVERS
+        .iter()
+        .map(|server| {
+            let seconds = usage::cpu_seconds_of_only(server)?;
+            Ok((((*server).to_owned(), String::new()), seconds))
+        })
+        .collect()
+}
+
+/// What was used between two moments. A program that started meanwhile began at zero; what one used that ended
+/// meanwhile is not known.
+fn since(before: &Used, now: &Used) -> ByProgram {
+    let mut used = ByProgram::new();
+    for (process, seconds) in now {
+        let earlier = before.get(process).copied().unwrap_or_default();
+        *used.entry(process.0.clone()).or_default() += seconds - earlier;
+    }
+    used
+}
+
+/// Reads what the bare client says about a phase: its name, its writes, and its seconds.
+fn read_phase(line: &str) -> Option<(String, Bare)> {
+    let mut words = line.split_whitespace();
+    let (name, writes, seconds) = (words.next()?, words.next()?, words.next()?);
+    let bare = Bare {
+        writes: writes.parse().ok()?,
+        seconds: seconds.parse().ok()?,
+        cpu: ByProgram::new(),
+    };
+    Some((name.to_owned(), bare))
+}
+
+/// Counts requests.
+#[derive(Default)]
+struct Counting {
+    counts: Counts,
+    /// Requests of each ten seconds.
+    by_time: HashMap<String, usize>,
+}
+
+impl Counting {
+    fn note(&mut self, record: &AuditRecord) {
+        self.counts.requests += 1;
+        if record.is_write() {
+            if record.resource == "events" {
+                self.counts.events += 1;
+            } else {
+                self.counts.writes += 1;
+            }
+        }
+        // `2026-01-01T00:00:00.000000Z` up to the tens of its seconds.
+        let time = record.timestamp.get(..18).unwrap_or_default();
+        *self.by_time.entry(time.to_owned()).or_default() += 1;
+    }
+
+    fn done(self) -> Counts {
+        Counts {
+            busiest: self.by_time.into_values().max().unwrap_or_default(),
+            ..self.counts
+        }
     }
 }
 
@@ -526,4 +649,79 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     }
     progress(format_args!("{what}: {:.1} s", begun.elapsed().as_secs_f64()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use local_cluster::audit::Stage;
+
+    use super::*;
+
+    fn record(verb: &str, resource: &str, second: u32) -> AuditRecord {
+        AuditRecord {
+            verb: verb.to_owned(),
+            user: "system:serviceaccount:bench:controller".to_owned(),
+            credential: String::new(),
+            uri: format!("/api/v1/{resource}"),
+            resource: resource.to_owned(),
+            group: String::new(),
+            version: "v1".to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            name: String::new(),
+            subresource: String::new(),
+            code: 200,
+            stage: Stage::ResponseComplete,
+            timestamp: format!("2026-01-01T00:00:{second:02}.000000Z"),
+            user_agent: String::new(),
+        }
+    }
+
+    #[test]
+    fn events_are_counted_apart_from_other_writes() {
+        let mut counting = Counting::default();
+        for record in [
+            record("create", "secrets", 1),
+            record("create", "events", 2),
+            record("patch", "events", 9),
+            record("get", "secrets", 10),
+            record("create", "subjectaccessreviews", 11),
+        ] {
+            counting.note(&record);
+        }
+        let counts = Counts {
+            requests: 5,
+            writes: 1,
+            events: 2,
+            busiest: 3,
+        };
+        assert_eq!(counting.done(), counts);
+    }
+
+    #[test]
+    fn a_program_whose_pod_is_new_began_at_zero() {
+        let used = |figures: &[(&str, f64)]| -> Used {
+            let figures = figures.iter();
+            figures
+                .map(|(pod, seconds)| (("controller".to_owned(), (*pod).to_owned()), *seconds))
+                .collect()
+        };
+        let before = used(&[("old", 5.0), ("other", 1.0)]);
+        let now = used(&[("new", 2.0), ("other", 4.0)]);
+        assert_eq!(format!("{:.1}", since(&before, &now)["controller"]), "5.0");
+    }
+
+    #[test]
+    fn a_phase_of_the_bare_client_is_a_line() {
+        let bare = Bare {
+            writes: 1200,
+            seconds: 5.25,
+            cpu: ByProgram::new(),
+        };
+        assert_eq!(
+            read_phase("install 1200 5.25"),
+            Some(("install".to_owned(), bare))
+        );
+        assert_eq!(read_phase("install 1200"), None);
+        assert_eq!(read_phase("all 1 x"), None);
+    }
 }

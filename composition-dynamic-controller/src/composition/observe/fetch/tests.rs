@@ -116,6 +116,7 @@ async fn context(script: &Script, chart: ChartSpec) -> Context {
         bound: BoundCache::default(),
         backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(1)),
         compositions: Arc::new(Compositions::default()),
+        backlog: Arc::default(),
         origin: Origin::Fixed(Box::new(chart)),
         watches: watches(watched.clone(), &served(), queue.clone()),
         lookups: Lookups::new(watched.clone(), queue.clone()),
@@ -319,8 +320,8 @@ async fn records_that_a_turn_left_are_not_acted_on() {
     composition.status.release_revision = Some(1);
     let left = |records: records::Observed, granted: Vec<Grant>| {
         let mut memory = Memory {
-            records: Some(records),
-            granted: Some(granted),
+            records: Some(Box::new(records)),
+            granted: Packed::of(&granted),
             ..Memory::default()
         };
         memory.leave_records(0);

@@ -23,7 +23,7 @@ pub(super) use settled::Settled;
 use super::apply::{self, Force, put_as_is};
 use super::managers::{counted, is_bookkeeping, is_hand};
 use super::migrate;
-use super::objects::{AT_ONCE, Place, Target};
+use super::objects::{AT_ONCE, ObjectRef, Target};
 use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Releases};
