@@ -214,7 +214,7 @@ mod tests {
         }
         backlog.remove(&key(2));
         assert!(backlog.contains(&key(1)) && !backlog.contains(&key(2)));
-        let mut next = || backlog.next(Duration::ZERO).map(|(key, _)| key);
+        let next = || backlog.next(Duration::ZERO).map(|(key, _)| key);
         assert_eq!((next(), next(), next()), (Some(key(1)), Some(key(3)), None));
         backlog.add(key(2));
         assert_eq!(backlog.next(Duration::ZERO), Some((key(2), Duration::ZERO)));

@@ -307,7 +307,7 @@ async fn tickets_go_to_attested_nodes_that_may_have_them() {
     a_worker_gets_what_it_needs(&stage).await;
     one_machine_gets_no_tickets_without_end(&stage).await;
     the_list_lets_in_machines_and_no_names(&stage).await;
-    control_planes_join_one_after_the_other(&stage).await;
+    Box::pin(control_planes_join_one_after_the_other(&stage)).await;
     a_member_gets_the_key_of_its_disk_again(&stage).await;
     no_request_exceeded_the_permissions_of_the_chart(&stage);
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use local_cluster::{
     Cluster, ControlPlane, Options, packages, parts,
-    state::{Size, State},
+    state::{Size, StateFolder},
 };
 
 /// A real Kubernetes on this machine: up, down, and everything between.

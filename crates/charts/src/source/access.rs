@@ -4,6 +4,8 @@ use super::cosign::CosignKey;
 use super::credentials::Login;
 use super::docker_config::{self, NeedsHelper};
 use super::provenance::Keyring;
+use super::transfer::Watcher;
+use super::trust::Trust;
 use super::{Credentials, DockerConfig, Error, Password};
 
 /// Credentials for a fetch, and whom it trusts. By default: none, and whom this machine trusts.

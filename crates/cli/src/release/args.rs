@@ -1,6 +1,5 @@
 //! The flags of the verbs that work on releases, named as Helm names them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};

@@ -1,5 +1,6 @@
 //! What is compared of two programs, and how it came out.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use anyhow::Result;
@@ -40,6 +41,38 @@ impl std::fmt::Display for Table {
         }
         let faults = self.rows.iter().filter(|row| row.fault.is_some()).count();
         write!(f, "{} command lines, {faults} faults", self.rows.len())
+    }
+}
+
+/// The result of a command, and the contents of the folder after it.
+pub(super) struct Ended {
+    pub(super) succeeded: bool,
+    pub(super) printed: String,
+    pub(super) said: String,
+    pub(super) files: BTreeMap<String, String>,
+}
+
+impl Ended {
+    /// The first thing in which they differ.
+    pub(super) fn difference(&self, other: &Self, compared: Compared) -> Option<String> {
+        let mut parts = vec![("status", self.succeeded.to_string(), other.succeeded.to_string())];
+        if compared == Compared::All {
+            parts.push(("output", self.printed.clone(), other.printed.clone()));
+        }
+        let names = |ended: &Self| format!("{:#?}", ended.files.keys().collect::<Vec<_>>());
+        parts.push(("files", names(self), names(other)));
+        for (name, content) in &self.files {
+            parts.push((
+                name,
+                content.clone(),
+                other.files.get(name).cloned().unwrap_or_default(),
+            ));
+        }
+        let (what, ours, theirs) = parts.into_iter().find(|(_, ours, theirs)| ours != theirs)?;
+        Some(format!(
+            "{what} of kco:\n{ours}\n{what} of helm:\n{theirs}\nkco said: {}\nhelm said: {}",
+            self.said, other.said
+        ))
     }
 }
 

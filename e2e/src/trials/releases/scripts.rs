@@ -21,7 +21,7 @@ use local_cluster::registry;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::compared::{Compared, Row, Table, listed};
+use super::compared::{Compared, Ended, Row, Table, listed};
 use crate::http_server::{Answer, Asked};
 use crate::{HttpServer, host_platform, image, site};
 

@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::compared::{Compared, listed};
+use super::compared::{Compared, Ended, listed};
 pub use super::compared::{Row, Table};
+use crate::chart::copy_folder;
 use crate::{image, site};
 
 /// One command line.
@@ -370,38 +371,6 @@ fn long_flag(line: &str) -> Option<&str> {
     };
     let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     Some(&behind[..end.unwrap_or(behind.len())])
-}
-
-/// The result of a command, and the contents of the folder after it.
-pub(super) struct Ended {
-    pub(super) succeeded: bool,
-    pub(super) printed: String,
-    pub(super) said: String,
-    pub(super) files: BTreeMap<String, String>,
-}
-
-impl Ended {
-    /// The first thing in which they differ.
-    pub(super) fn difference(&self, other: &Self, compared: Compared) -> Option<String> {
-        let mut parts = vec![("status", self.succeeded.to_string(), other.succeeded.to_string())];
-        if compared == Compared::All {
-            parts.push(("output", self.printed.clone(), other.printed.clone()));
-        }
-        let names = |ended: &Self| format!("{:#?}", ended.files.keys().collect::<Vec<_>>());
-        parts.push(("files", names(self), names(other)));
-        for (name, content) in &self.files {
-            parts.push((
-                name,
-                content.clone(),
-                other.files.get(name).cloned().unwrap_or_default(),
-            ));
-        }
-        let (what, ours, theirs) = parts.into_iter().find(|(_, ours, theirs)| ours != theirs)?;
-        Some(format!(
-            "{what} of kco:\n{ours}\n{what} of helm:\n{theirs}\nkco said: {}\nhelm said: {}",
-            self.said, other.said
-        ))
-    }
 }
 
 /// The charts that each command line starts with.
