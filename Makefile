@@ -61,7 +61,7 @@ chart-readme: ## Write the list of values in charts/core-provider/README.md from
 lint: ## Format and lints
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- --deny warnings
-	cargo clippy --locked --quiet --workspace --test control_plane --test scenarios --test issue_tickets -- --deny warnings
+	cargo clippy --locked --quiet --workspace --test control_plane --test scenarios --test longer --test issue_tickets -- --deny warnings
 
 .PHONY: unit
 unit: ## Unit tests: no cluster, no root
@@ -107,11 +107,16 @@ rig-if-changed: setup ## The same, unless they passed on this machine with the s
 
 .PHONY: e2e
 e2e: setup programs ## End-to-end tests on a real Kubernetes (needs root)
-	$(TRIED) $(TEST) --test scenarios -- --nocapture
+	$(TRIED) $(TEST) --test scenarios -- --test-threads=$(PARALLEL) --nocapture
 	$(MAKE) --no-print-directory e2e-control-plane
 
-# The tests spend a fifth of their time waiting, so one more than there are processors runs in parallel.
-CONTROL_PLANES ?= $(shell expr $$(nproc) + 1)
+.PHONY: e2e-longer
+e2e-longer: setup programs ## Scenarios with pods that take minutes and are not part of make test (needs root)
+	$(TRIED) $(TEST) --test longer -- --test-threads=$(PARALLEL) --nocapture
+
+# Tests spend much of their time waiting, so more of them run in parallel than there are processors.
+PARALLEL ?= $(shell expr $$(nproc) + 1)
+CONTROL_PLANES ?= $(shell expr $$(nproc) + 2)
 
 .PHONY: e2e-control-plane
 e2e-control-plane: programs ## The end-to-end tests that need no pods, and so no root

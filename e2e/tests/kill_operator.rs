@@ -1,8 +1,7 @@
-//! The short forms of `make multicluster-kills` and `make rotations`.
+//! The short forms of `make multicluster-kills`.
 
 use anyhow::Result;
 use e2e::trials::multicluster::kills::{self, Kind};
-use e2e::trials::multicluster::rotations;
 
 /// Kills at every Nth write.
 const STEP: usize = 14;
@@ -25,12 +24,4 @@ fn a_tenant_ends_as_it_should_wherever_the_operator_is_killed() -> Result<()> {
 #[test]
 fn a_deployment_ends_as_it_should_wherever_the_operator_is_killed() -> Result<()> {
     killed(Kind::Deployment)
-}
-
-#[test]
-fn rotations_under_load_cost_a_retry_at_most_and_leave_nothing_open() -> Result<()> {
-    // More rotations than the variation in the number of unused connections.
-    let figures = rotations::run(8, 2)?;
-    assert!(figures.is_good(), "{figures}");
-    Ok(())
 }

@@ -14,9 +14,9 @@ use e2e::trials::compositions::{
 /// Hooks, cluster-scoped objects, a lookup, and objects that are added and removed.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
 
-/// One for all of these tests, used one after the other. It ends with the process.
+/// Two for all of these tests. They end with the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
-    static RIG: Shared<Rig> = Shared::new();
+    static RIG: Shared<Rig, 2> = Shared::new();
     RIG.get(Rig::start)
 }
 

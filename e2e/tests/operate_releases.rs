@@ -13,10 +13,10 @@ const CHARTS: [&str; 2] = ["hooks", "failing-object"];
 /// Every Nth write.
 const STEP: usize = 13;
 
-/// One API server for all of these tests, used one after the other: they share the CRDs of the trial charts. It ends
+/// Two API servers for all of these tests, each used by one at a time: they share the CRDs of the trial charts. They end
 /// with the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
-    static RIG: Shared<Rig> = Shared::new();
+    static RIG: Shared<Rig, 2> = Shared::new();
     RIG.get(Rig::start)
 }
 

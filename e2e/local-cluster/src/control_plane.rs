@@ -558,7 +558,9 @@ impl ControlPlane {
         command
             .args(arguments)
             .env("KUBECONFIG", self.kubeconfig())
-            .env("KUBECACHEDIR", self.home.path("kubectl-cache"));
+            .env("KUBECACHEDIR", self.home.path("kubectl-cache"))
+            // It ends before a second thread would help.
+            .env("GOMAXPROCS", "1");
         command
     }
 

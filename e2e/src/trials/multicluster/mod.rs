@@ -109,12 +109,12 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// Those that the scenarios of this process share, one after the other.
+    /// Those that the scenarios of this process share, each used by one at a time.
     ///
     /// # Errors
     /// When they do not come up.
     pub fn shared() -> Result<MutexGuard<'static, Self>> {
-        static SHARED: Shared<Clusters> = Shared::new();
+        static SHARED: Shared<Clusters, 2> = Shared::new();
         SHARED.get(Self::start)
     }
 
