@@ -2,6 +2,8 @@
 # The cost of a first try: `make demo` and `make demo-down` in a clean clone with nothing built, fetched or cached, step by
 # step. Prints seconds and CPU-minutes of each step, without the programs of the cluster.
 set -euo pipefail
+# Times are printed, and read again, with a decimal point.
+export LC_ALL=C
 cd "$(dirname "$0")/.."
 
 folder=$(mktemp --directory)

@@ -68,7 +68,7 @@ fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str, paused: b
         scenario.namespace(),
         "Rotating",
         "rotatings",
-        Pace::STEADY,
+        Pace::SLOW,
     )?;
     let mut trusted = BTreeSet::new();
     scenario.wait_until("certificates that follow each other", || {

@@ -65,9 +65,17 @@ impl Mirror {
                 let url = format!("{url}/{name}");
                 progress::line(format_args!("fetching {url}"));
                 let mut curl = Command::new("curl");
-                curl.args(["--fail", "--silent", "--show-error", "--location", "--output"])
-                    .arg(file)
-                    .arg(&url);
+                curl.args([
+                    "--fail",
+                    "--silent",
+                    "--show-error",
+                    "--location",
+                    "--connect-timeout",
+                    "10",
+                    "--output",
+                ])
+                .arg(file)
+                .arg(&url);
                 output(&mut curl).with_context(|| format!("could not fetch {url}"))?;
             }
         }

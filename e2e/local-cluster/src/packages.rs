@@ -24,7 +24,7 @@ pub struct Package {
 pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
 
 /// What every node needs.
-pub static NODES: [Package; 7] = [
+pub static NODES: [Package; 9] = [
     Package {
         name: "runc",
         program: "runc",
@@ -60,6 +60,16 @@ pub static NODES: [Package; 7] = [
         program: "gpg-agent",
         purpose: "signs charts in tests",
     },
+    Package {
+        name: "curl",
+        program: "curl",
+        purpose: "fetches ready-made parts, and asks the demo's pods",
+    },
+    Package {
+        name: "ca-certificates",
+        program: "update-ca-certificates",
+        purpose: "tells authorities whose certificates are trusted",
+    },
 ];
 
 /// Additional packages of a node that enforces `NetworkPolicies`, besides [`NODES`].
@@ -75,6 +85,8 @@ pub static NETWORK_POLICIES: [Package; 2] = [
         purpose: "kube-router keeps sets of addresses with it",
     },
 ];
+
+const NO_APT: &str = "could not start apt-get, by which Debian's packages are installed";
 
 /// The packages that this machine lacks.
 pub fn missing(packages: &'static [Package]) -> Vec<&'static Package> {
@@ -113,13 +125,21 @@ pub fn install(packages: &'static [Package]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
+    // A new machine may not know of any package yet, and an old list names files that are gone.
+    progress::line("apt-get update");
+    let updated = Command::new("apt-get").args(["update", "--quiet=2"]).status();
+    let updated = updated.context(NO_APT)?;
+    // Packages of an old list may still be there.
+    if !updated.success() {
+        progress::line("apt-get update failed: trying with the lists of packages that are here");
+    }
     progress::line(install_line(&missing));
     let status = Command::new("apt-get")
         .args(["install", "--yes", "--no-install-recommends"])
         .args(missing.iter().map(|package| package.name))
         .env("DEBIAN_FRONTEND", "noninteractive")
         .status()
-        .context("could not start apt-get; the packages above are named as Debian does")?;
+        .context(NO_APT)?;
     ensure!(status.success(), "apt-get install failed");
     require(packages)
 }

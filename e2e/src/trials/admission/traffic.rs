@@ -30,6 +30,11 @@ impl Pace {
         writers: 8,
         pause: Duration::from_millis(200),
     };
+    /// About ten writes a second.
+    pub const SLOW: Self = Self {
+        writers: 4,
+        pause: Duration::from_millis(400),
+    };
 }
 
 /// A write has failed after this long without an answer.
