@@ -1,6 +1,6 @@
 //! Compositions on a control plane of their own: `make take-over`, the short forms of `make namespaces`, `make
-//! exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, where name and chart of a release
-//! come from, what kubectl prints, and the metrics and traces that are pushed.
+//! exactness`, `make composition-drift` and `make composition-idle`, where name and chart of a release come from, what
+//! kubectl prints, and the metrics and traces that are pushed.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use e2e::Shared;
 use e2e::trials::compositions::{
-    Rig, columns, drift, exactness, fairness, figures, idle, names, namespaces, take_over, traces,
+    Rig, columns, drift, exactness, figures, idle, names, namespaces, take_over, traces,
 };
 
 /// Hooks, cluster-scoped objects, a lookup, and objects that are added and removed.
@@ -45,13 +45,6 @@ fn edits_of_every_kind_are_corrected_at_once() -> Result<()> {
 fn compositions_that_nobody_touches_are_not_written() -> Result<()> {
     let idle = idle::run(&*rig()?, 9, Duration::from_secs(40))?;
     assert!(idle.writes.is_empty(), "{:#?}", idle.writes);
-    Ok(())
-}
-
-#[test]
-fn honest_compositions_work_beside_hostile_ones_of_every_kind() -> Result<()> {
-    let outcome = fairness::run(&*rig()?, 5, 1)?;
-    assert!(outcome.is_well(), "{outcome}");
     Ok(())
 }
 

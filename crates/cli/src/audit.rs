@@ -5,7 +5,6 @@ mod lookups;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,10 +16,13 @@ use helm::chart::Chart;
 use helm::engine::{Engine, Operation, ReleaseOptions, RenderOptions, Rendered};
 use serde_json::{Map, Value};
 
-use crate::{chart_at, template, values};
+use crate::report::out;
+use crate::{chart_at, progress, template, values};
 
 /// The namespace of the composition that charts are rendered for.
 const HOME: &str = "audit";
+/// What the progress counts.
+const SCANNED: &str = "charts scanned";
 
 /// Prints the bound of each chart, or checks renderings against it.
 pub(crate) fn run(args: &args::Audit) -> Result<()> {
@@ -35,7 +37,7 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
         return lookups::run(&charts);
     }
     let allowed = Allowed::default();
-    for reference in &charts {
+    for reference in progress::counted(SCANNED, &charts) {
         let chart = chart_at::load(reference, &args.source)?;
         let (name, scan) = template::on_large_stack(move || Ok((chart.name().to_owned(), scan(&chart))))?;
         let resolved = Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system");
@@ -131,7 +133,7 @@ struct Counts {
 /// result, or its template has to be listed as unresolved.
 fn check(charts: &[String]) -> Result<()> {
     let mut counts = Counts::default();
-    for reference in charts {
+    for reference in progress::counted(SCANNED, charts) {
         let Ok(chart) = charts::source::folder::load(Path::new(reference)) else {
             counts.not_loaded += 1;
             continue;
@@ -317,11 +319,4 @@ fn add(object: &Value, list: Option<&Kind>, path: &str, found: &mut Vec<(String,
         Some(items) => items.iter().for_each(|item| add(item, Some(&kind), path, found)),
         None => found.push((path.to_owned(), kind)),
     }
-}
-
-fn out(text: &str) -> Result<()> {
-    std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .context("could not write to standard output")
 }

@@ -79,6 +79,20 @@ pub(crate) fn count(what: &'static str, done: usize, total: usize) {
     }
 }
 
+/// The items one after the other; shows how many of them are done while the next one is worked on.
+pub(crate) fn counted<'i, T>(what: &'static str, items: &'i [T]) -> impl Iterator<Item = &'i T> {
+    let at = move |done| count(what, done, items.len());
+    let end = std::iter::from_fn(move || {
+        at(items.len());
+        None
+    });
+    let each = items.iter().enumerate().map(move |(done, item)| {
+        at(done);
+        item
+    });
+    each.chain(end)
+}
+
 /// An object that a release waits for is as it should be, or is not yet.
 pub(crate) fn awaiting(object: String, is_ready: bool) {
     let (ready, total) = {

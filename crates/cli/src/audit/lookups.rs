@@ -15,8 +15,9 @@ use helm::chart::Chart;
 use helm::context::LookupKey;
 use helm::engine::{Engine, Operation};
 
-use super::{HOME, cases, options, out};
-use crate::template;
+use super::{HOME, SCANNED, cases, options};
+use crate::report::out;
+use crate::{progress, template};
 
 /// The totals over all charts.
 #[derive(Default)]
@@ -38,7 +39,7 @@ struct Counts {
 /// Prints the lookups that each chart is held for.
 pub(super) fn run(charts: &[String]) -> Result<()> {
     let mut counts = Counts::default();
-    for reference in charts {
+    for reference in progress::counted(SCANNED, charts) {
         let folder = PathBuf::from(reference);
         let Ok(chart) = charts::source::folder::load(&folder) else {
             counts.not_loaded += 1;

@@ -86,5 +86,6 @@ fn told(done: usize, total: usize, fetched: &Fetched) {
     } else {
         "failed"
     };
-    progress::step(&format!("{done}/{total} {} {word}", fetched.name));
+    progress::step(&format!("{} {word}", fetched.name));
+    progress::count("charts fetched", done, total);
 }
