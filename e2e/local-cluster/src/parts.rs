@@ -570,14 +570,15 @@ fn go_build(part: &Part, folder: &Path) -> Result<()> {
     let output = Command::new("nice")
         .args(["-n", "10", "go", "build", "-trimpath", "-buildvcs=false"])
         .args(["-tags", part.tags, "-ldflags", &part.linker_flags()])
-        // The linker drops debug information anyway (`-w`), so the program is the same, for an eighth less work.
+        // The linker drops debug information anyway (`-w`), so nothing is lost, for an eighth less work.
         .arg("-gcflags=all=-dwarf=false")
         .args(["-o", part.name, part.package])
         .current_dir(folder)
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
-        // The compiler spends a seventh of its time on garbage collection otherwise.
-        .env("GOGC", "400")
+        // Compilers live for seconds: collecting garbage takes a quarter of their time, with `GOGC=400` an eighth.
+        .env("GOGC", "off")
+        .env("GOMEMLIMIT", "2GiB")
         .env_remove("GOFLAGS")
         .stdin(Stdio::null())
         .output();
