@@ -5,7 +5,7 @@
 //! that have something to do. Whether one seems to be in order is read from its status. That is a claim: who may write
 //! it can delay the comparison of that composition, but not prevent it.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use crate::compositions::Key;
 /// The longest pause between two comparisons, so that a few compositions do not take as long as thousands.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// True when the status says that a controller found nothing to do for the spec and the chart as they are now.
+/// True when the status says that a controller found nothing to do for the spec and the chart as they are now, and the
+/// annotations ask for no pause that has not begun or not ended.
 pub(crate) fn seems_in_order(composition: &Composition, chart: &ChartSpec) -> bool {
     let status = &composition.status;
     let holds = |type_: &str| {
@@ -33,6 +34,8 @@ pub(crate) fn seems_in_order(composition: &Composition, chart: &ChartSpec) -> bo
     };
     !composition.deleting
         && composition.is_held()
+        && !composition.is_paused()
+        && composition.is_gracefully_paused() == composition.paused_since().is_some()
         && status.release_revision.is_some()
         && status.helm_chart_url.as_ref() == Some(&chart.url)
         && status.helm_chart_version.is_some()
@@ -40,7 +43,8 @@ pub(crate) fn seems_in_order(composition: &Composition, chart: &ChartSpec) -> bo
         && [READY, RELEASED, SYNCED].into_iter().all(holds)
 }
 
-/// The compositions that wait for their first comparison.
+/// The compositions that wait for their first comparison. Their order differs from process to process, so that each is
+/// compared at some time even if no process lives long enough to compare all.
 #[derive(Default)]
 pub(crate) struct Backlog {
     waiting: Mutex<Waiting>,
@@ -49,8 +53,7 @@ pub(crate) struct Backlog {
 
 #[derive(Default)]
 struct Waiting {
-    /// In the order in which they came; those that are not in `keys` do not wait any more.
-    order: VecDeque<Key>,
+    /// Its order is random in each process.
     keys: HashSet<Key>,
     /// How many have been waiting at most since nothing was.
     most: usize,
@@ -60,10 +63,8 @@ impl Backlog {
     /// The composition waits.
     pub(crate) fn add(&self, key: Key) {
         let mut waiting = self.lock();
-        if waiting.keys.insert(key.clone()) {
-            waiting.order.push_back(key);
-            waiting.most = waiting.most.max(waiting.keys.len());
-        }
+        waiting.keys.insert(key);
+        waiting.most = waiting.most.max(waiting.keys.len());
         drop(waiting);
         self.more.notify_one();
     }
@@ -95,15 +96,14 @@ impl Backlog {
     /// The next one, and the pause after it.
     fn next(&self, within: Duration) -> Option<(Key, Duration)> {
         let mut waiting = self.lock();
-        while let Some(key) = waiting.order.pop_front() {
-            if waiting.keys.remove(&key) {
-                let most = u32::try_from(waiting.most).unwrap_or(u32::MAX).max(1);
-                return Some((key, (within / most).min(LONGEST_PAUSE)));
-            }
-        }
-        // The memory for thousands is given back.
-        *waiting = Waiting::default();
-        None
+        let Some(key) = waiting.keys.iter().next().cloned() else {
+            // The memory for thousands is given back.
+            *waiting = Waiting::default();
+            return None;
+        };
+        waiting.keys.remove(&key);
+        let most = u32::try_from(waiting.most).unwrap_or(u32::MAX).max(1);
+        Some((key, (within / most).min(LONGEST_PAUSE)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -115,6 +115,7 @@ impl Backlog {
 mod tests {
     use std::sync::Arc;
 
+    use api::annotations;
     use kube::core::{ApiResource, GroupVersionKind};
     use runtime::queue::Capacity;
     use runtime::{Metrics, Telemetry};
@@ -195,6 +196,22 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_that_has_not_begun_or_not_ended_is_not_in_order() {
+        let seems = |annotations: Value| {
+            let composition = composition(|object| object["metadata"]["annotations"] = annotations);
+            seems_in_order(&composition, &chart(Some("1.0.0")))
+        };
+        let (asked, since) = (
+            annotations::GRACEFULLY_PAUSED,
+            annotations::GRACEFULLY_PAUSED_TIME,
+        );
+        assert!(!seems(json!({annotations::PAUSED: "true"})));
+        assert!(!seems(json!({asked: "true"})));
+        assert!(!seems(json!({since: "2026-01-01T00:00:00Z"})));
+        assert!(seems(json!({asked: "true", since: "2026-01-01T00:00:00Z"})));
+    }
+
+    #[test]
     fn a_chart_of_another_version_or_of_any_is_looked_at_at_once() {
         for version in [Some("1.0.1"), Some("1.x"), None] {
             assert!(
@@ -215,9 +232,21 @@ mod tests {
         backlog.remove(&key(2));
         assert!(backlog.contains(&key(1)) && !backlog.contains(&key(2)));
         let next = || backlog.next(Duration::ZERO).map(|(key, _)| key);
-        assert_eq!((next(), next(), next()), (Some(key(1)), Some(key(3)), None));
+        let both: HashSet<Key> = [next(), next()].into_iter().flatten().collect();
+        assert_eq!((both, next()), (HashSet::from([key(1), key(3)]), None));
         backlog.add(key(2));
         assert_eq!(backlog.next(Duration::ZERO), Some((key(2), Duration::ZERO)));
+    }
+
+    #[test]
+    fn the_order_differs_from_process_to_process() {
+        // Each backlog has a random order of its own, as each process has.
+        let order = || {
+            let backlog = Backlog::default();
+            (0..100).for_each(|number| backlog.add(key(number)));
+            Vec::from_iter(std::iter::from_fn(|| backlog.next(Duration::ZERO)))
+        };
+        assert_ne!(order(), order());
     }
 
     #[test]
@@ -226,8 +255,9 @@ mod tests {
             let backlog = Backlog::default();
             (0..count).for_each(|number| backlog.add(key(number)));
             let within = Duration::from_mins(30);
-            for number in 0..count.min(3) {
-                assert_eq!(backlog.next(within), Some((key(number), expected)), "of {count}");
+            for _ in 0..count.min(3) {
+                let pause = backlog.next(within).map(|(_, pause)| pause);
+                assert_eq!(pause, Some(expected), "of {count}");
             }
         };
         check(1, LONGEST_PAUSE);
@@ -257,7 +287,8 @@ mod tests {
             queue.done(&next);
             taken.push(next);
         }
-        assert_eq!(taken[50..53], [key(50), changed, key(51)]);
+        assert_eq!(taken[51], changed);
+        assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 100, "{taken:?}");
         let took = begun.elapsed();
         assert!(
             took > Duration::from_secs(9) && took < Duration::from_secs(11),

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use api::{Composition, CompositionDefinition, finalizers};
 use cluster::{Item, trimmed};
@@ -20,6 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use runtime::queue::{Grouped, Priority};
+use tokio::time::Instant;
 
 /// A composition's namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,9 +88,20 @@ pub(crate) struct CachedComposition {
     data: Option<Arc<str>>,
     /// The digest that [`told`] computes; it includes labels and annotations that are not kept.
     pub(crate) told: u64,
+    /// When the watch last reported a change that needs a pass.
+    changed: Option<Instant>,
 }
 
+/// For how long a change counts as recent: longer than it takes another replica to take over the shards of one that
+/// died, when nobody handles changes.
+const RECENTLY: Duration = Duration::from_mins(5);
+
 impl CachedComposition {
+    /// True when the watch has reported a change recently, which may have come while no replica held its shard.
+    pub(crate) fn has_changed_recently(&self) -> bool {
+        self.changed.is_some_and(|changed| changed.elapsed() < RECENTLY)
+    }
+
     /// Its metadata, as far as it is kept.
     pub(crate) fn metadata(&self) -> &ObjectMeta {
         &self.head.metadata
@@ -133,6 +146,7 @@ impl CachedComposition {
             head: Arc::new(object),
             data,
             told,
+            changed: None,
         }
     }
 }
@@ -340,12 +354,16 @@ impl Compositions {
 
 impl State {
     /// `first` is the news about a composition that was not cached.
-    fn keep(&mut self, new: CachedComposition, first: impl FnOnce(Key) -> News) -> Option<News> {
+    fn keep(&mut self, mut new: CachedComposition, first: impl FnOnce(Key) -> News) -> Option<News> {
         let key = Key::of(&new.head);
         let news = match self.cached.get(&key) {
             None => Some(first(key.clone())),
             Some(cached) if !is_newer(&new.head, &cached.head) => return None,
-            Some(cached) => what_changed(cached, &new).map(|priority| News::Look(key.clone(), priority)),
+            Some(cached) => {
+                let priority = what_changed(cached, &new);
+                new.changed = priority.map(|_| Instant::now()).or(cached.changed);
+                priority.map(|priority| News::Look(key.clone(), priority))
+            }
         };
         self.cached.insert(key, new);
         news
@@ -461,6 +479,27 @@ mod tests {
             None,
         );
         check(json!({"finalizers": ["somebody.else/s"]}), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_recent_for_minutes_or_until_a_pass_has_written() {
+        let compositions = Compositions::default();
+        let is_recent = || compositions.get(&key()).unwrap().has_changed_recently();
+        compositions.saw(Event::InitApply(item(1, json!({}))));
+        assert!(!is_recent());
+        compositions.saw(Event::Apply(item(2, json!({"generation": 2}))));
+        // Another replica writes the status.
+        compositions.saw(Event::Apply(item(3, json!({"generation": 2}))));
+        assert!(is_recent());
+        tokio::time::advance(RECENTLY).await;
+        assert!(!is_recent());
+        compositions.saw(Event::Apply(item(
+            4,
+            json!({"annotations": {"krateo.io/paused": "true"}}),
+        )));
+        assert!(is_recent());
+        compositions.wrote(object(5, json!({"annotations": {"krateo.io/paused": "true"}})));
+        assert!(!is_recent());
     }
 
     #[test]

@@ -20,6 +20,9 @@ use crate::compositions::Key;
 /// started.
 const AT_ONCE: usize = 64;
 
+/// How many compositions of a gained shard are parsed before other tasks of this thread get a turn.
+const IN_A_ROW: usize = 100;
+
 /// The shards of this replica.
 pub(crate) struct OwnShards {
     pub(crate) door: Door,
@@ -43,7 +46,7 @@ impl OwnShards {
             for news in news.drain(..) {
                 match news {
                     ShardNews::Gained(shard) => {
-                        self.gain(shard, ctx);
+                        self.gain(shard, ctx).await;
                         gained.push(shard);
                     }
                     ShardNews::Left(shard) => {
@@ -56,10 +59,13 @@ impl OwnShards {
         }
     }
 
-    fn gain(&self, shard: u16, ctx: &Context) {
-        for key in self.keys(shard, ctx) {
-            ctx.memories.forget(&key);
-            ctx.look_first(key);
+    async fn gain(&self, shard: u16, ctx: &Context) {
+        for keys in self.keys(shard, ctx).chunks(IN_A_ROW) {
+            for key in keys {
+                ctx.memories.forget(key);
+                ctx.look_first(key.clone());
+            }
+            tokio::task::yield_now().await;
         }
     }
 

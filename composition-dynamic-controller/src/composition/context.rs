@@ -125,9 +125,15 @@ impl Context {
     }
 
     fn seems_in_order(&self, key: &Key) -> bool {
-        let Some((object, true)) = self.compositions.get(key).map(|seen| seen.object()) else {
+        let Some(seen) = self.compositions.get(key) else {
             return false;
         };
+        let (object, true) = seen.object() else {
+            return false;
+        };
+        if seen.has_changed_recently() {
+            return false;
+        }
         let Ok(composition) = Composition::read(object, &self.resource.api_resource()) else {
             return false;
         };

@@ -39,6 +39,7 @@ use memory::Memory;
 pub(crate) use origin::Origin;
 use status::Outcome;
 
+use crate::backlog;
 use crate::compositions::{self, Key};
 
 /// How many passes a turn has at most. Each pass takes one decision and the next follows at once; the limit keeps a
@@ -303,7 +304,8 @@ async fn pass(
     })
 }
 
-/// Reports in the status that work has started, because hooks can take minutes.
+/// Reports in the status that work has started: hooks can take minutes, and if this process dies meanwhile, the next one
+/// must not take a composition with an unfinished action for one that is in order.
 async fn tell_of_long_work(
     id: &ObjectId,
     composition: &api::Composition,
@@ -319,7 +321,9 @@ async fn tell_of_long_work(
         .target
         .as_ref()
         .is_some_and(|target| !target.desired.hooks.is_empty());
-    if !(acts && has_hooks) {
+    let source = ctx.origin.of(composition);
+    let seems_in_order = source.is_ok_and(|source| backlog::seems_in_order(composition, &source.chart));
+    if !acts || !(has_hooks || seems_in_order) {
         return Ok(());
     }
     let begun = Ok(Outcome {
