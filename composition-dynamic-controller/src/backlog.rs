@@ -244,7 +244,7 @@ mod tests {
         let order = || {
             let backlog = Backlog::default();
             (0..100).for_each(|number| backlog.add(key(number)));
-            Vec::from_iter(std::iter::from_fn(|| backlog.next(Duration::ZERO)))
+            std::iter::from_fn(|| backlog.next(Duration::ZERO)).collect::<Vec<_>>()
         };
         assert_ne!(order(), order());
     }

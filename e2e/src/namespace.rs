@@ -72,7 +72,10 @@ impl Namespace {
     /// # Errors
     /// When the API server refuses it; the message has what it said.
     pub fn apply(&self, object: &Value) -> Result<()> {
-        platform::apply(&self.site, &object.to_string())
+        match self.site.admin() {
+            Some(admin) => admin.apply(object, "default"),
+            None => platform::apply(&self.site, &object.to_string()),
+        }
     }
 
     /// Applies a definition of the chart at `url`, in this namespace.
@@ -169,6 +172,9 @@ impl Namespace {
     /// # Errors
     /// When the answer is no object.
     pub fn get(&self, resource: &str, name: &str) -> Result<Option<Value>> {
+        if let Some(admin) = self.site.admin() {
+            return admin.get(resource, &self.name, name);
+        }
         let found = self.kubectl(&["get", resource, name, "--ignore-not-found", "--output", "json"]);
         match found {
             Ok(text) if text.trim().is_empty() => Ok(None),

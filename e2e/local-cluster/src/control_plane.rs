@@ -479,8 +479,13 @@ impl ControlPlane {
     }
 
     pub(crate) fn await_api_server(&self) -> Result<()> {
+        let address = self.api_server().trim_start_matches("https://");
         wait::until("the API server", PATIENCE, || {
             self.check()?;
+            // kubectl takes longer to start than a refused connection.
+            if TcpStream::connect(address).is_err() {
+                return Ok(None);
+            }
             Ok(output(&mut self.kubectl(["get", "--raw=/readyz"])).ok())
         })?;
         Ok(())
