@@ -1,6 +1,6 @@
 //! Sends a request to a host and reads its answer, with limits; our credentials are only sent to their origin.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,8 +10,8 @@ use reqwest::header::{
     IF_NONE_MATCH,
 };
 use reqwest::header::{LAST_MODIFIED, LOCATION, RETRY_AFTER};
-use reqwest::{Body, Client, ClientBuilder, Method, Response, StatusCode};
-use url::{Origin, Url};
+use reqwest::{Body, Client, Method, Response, StatusCode};
+use url::Url;
 
 use super::address::{host, is_loopback, without_query};
 use super::error::Request;
@@ -25,15 +25,21 @@ const USER_AGENT: &str = concat!("krateo-helm-client/", env!("CARGO_PKG_VERSION"
 /// The limit of Go, and so of Helm.
 const MAX_REDIRECTS: usize = 10;
 
-/// The HTTP clients of one fetch.
+/// The HTTP clients of one fetch, each built when a request needs it: reading the authorities of this machine takes
+/// milliseconds.
 #[derive(Debug)]
 pub(super) struct Http {
     /// Shows our certificate.
-    own: Client,
+    own: OnceLock<Client>,
     /// Shows no certificate.
-    other: Client,
-    /// The origin that our certificate is for.
-    origin: Origin,
+    other: OnceLock<Client>,
+    /// Knows no authorities, for plain HTTP to this machine.
+    local: OnceLock<Client>,
+    /// The first URL of the fetch; our certificate is for its origin.
+    url: Url,
+    trust: Trust,
+    insecure_skip_verify: bool,
+    silence: Duration,
     pub(super) limits: Limits,
     watcher: Option<Watcher>,
 }
@@ -123,34 +129,19 @@ impl Http {
         insecure_skip_verify: bool,
         limits: Limits,
     ) -> Result<Self, Error> {
-        let build = |shows_certificate| {
-            let made = |roots| {
-                let made = client(url, trust, insecure_skip_verify, shows_certificate, roots);
-                made.read_timeout(silence).build()
-            };
-            // An image may have no CA certificates, and plain HTTP needs none. A redirect to TLS then fails by
-            // itself.
-            let made = match made(Roots::Machine) {
-                Err(_) if url.scheme() == "http" => made(Roots::Given),
-                made => made,
-            };
-            made.map_err(|source| Error::Connect {
-                host: host(url),
-                source,
-            })
-        };
-        let other = build(false)?;
-        let own = match &trust.client_cert {
-            Some(_) => build(true)?,
-            None => other.clone(),
-        };
-        Ok(Self {
-            own,
-            other,
-            origin: url.origin(),
+        let this = Self {
+            own: OnceLock::new(),
+            other: OnceLock::new(),
+            local: OnceLock::new(),
+            url: url.clone(),
+            trust: trust.clone(),
+            insecure_skip_verify,
+            silence,
             limits,
             watcher: None,
-        })
+        };
+        this.client(url)?;
+        Ok(this)
     }
 
     /// Reports the progress of bodies to a watcher.
@@ -176,7 +167,7 @@ impl Http {
         limit: Limit,
     ) -> Result<Answer, Error> {
         let post = self
-            .client(url)
+            .client(url)?
             .post(url.clone())
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form);
@@ -193,7 +184,7 @@ impl Http {
             content,
             request,
         } = parcel;
-        let mut send = self.client(url).request(method.clone(), url.clone());
+        let mut send = self.client(url)?.request(method.clone(), url.clone());
         if let Some(authorization) = authorization {
             send = send.header(AUTHORIZATION, authorization.clone());
         }
@@ -209,12 +200,61 @@ impl Http {
         settled(response, Vec::new(), request)
     }
 
-    fn client(&self, url: &Url) -> &Client {
-        if url.origin() == self.origin {
-            &self.own
+    fn client(&self, url: &Url) -> Result<&Client, Error> {
+        let shows_certificate = url.origin() == self.url.origin() && self.trust.client_cert.is_some();
+        // What is fetched from elsewhere may go through a proxy that speaks TLS.
+        let is_local = url.scheme() == "http" && is_of_this_machine(url) && is_of_this_machine(&self.url);
+        let (client, roots) = if is_local {
+            (&self.local, Roots::Given)
+        } else if shows_certificate {
+            (&self.own, Roots::Machine)
         } else {
-            &self.other
+            (&self.other, Roots::Machine)
+        };
+        if let Some(client) = client.get() {
+            return Ok(client);
         }
+        // An image may have no CA certificates, and plain HTTP needs none. A redirect to TLS then fails by itself.
+        let made = match self.make(shows_certificate, roots) {
+            Err(_) if url.scheme() == "http" => self.make(shows_certificate, Roots::Given),
+            made => made,
+        };
+        let made = made.map_err(|source| Error::Connect {
+            host: host(url),
+            source,
+        })?;
+        Ok(client.get_or_init(|| made))
+    }
+
+    fn make(&self, shows_certificate: bool, roots: Roots) -> reqwest::Result<Client> {
+        // Selects the TLS implementation of the process, unless one is selected already; without any, the client would
+        // panic.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut client = Client::builder()
+            .user_agent(USER_AGENT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(self.silence)
+            .tls_danger_accept_invalid_certs(self.insecure_skip_verify)
+            // HTTP/2 only keeps the text of an error: a TLS refusal could not be told from a broken connection.
+            .http1_only()
+            // Some servers label a .tgz as gzip-encoded; decompressed in transit it would be another file.
+            .no_gzip()
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false);
+        let given = self.trust.ca_bundle.iter();
+        let given = given.flat_map(|bundle| bundle.0.iter().cloned());
+        client = match roots {
+            Roots::Machine => client.tls_certs_merge(given),
+            Roots::Given => client.tls_certs_only(given),
+        };
+        if shows_certificate && let Some(cert) = &self.trust.client_cert {
+            client = client.identity(cert.0.clone());
+        }
+        // Proxies come from the environment, but as in Go they are never used for this machine.
+        if is_of_this_machine(&self.url) {
+            client = client.no_proxy();
+        }
+        client.build()
     }
 
     async fn follow(&self, ask: Ask<'_>) -> Result<(Response, Request), Error> {
@@ -231,7 +271,7 @@ impl Http {
             if let Some(validators) = ask.unless {
                 validators.write(&mut headers);
             }
-            let get = self.client(&url).get(url.clone()).headers(headers);
+            let get = self.client(&url)?.get(url.clone()).headers(headers);
             let response = get.send().await.map_err(|failure| request.failed(failure))?;
             let Some(next) = target(&url, &response) else {
                 if response.status() == StatusCode::UNAUTHORIZED && !is_trusted {
@@ -279,39 +319,8 @@ enum Roots {
     Given,
 }
 
-fn client(
-    url: &Url,
-    trust: &Trust,
-    insecure_skip_verify: bool,
-    shows_certificate: bool,
-    roots: Roots,
-) -> ClientBuilder {
-    // Selects the TLS implementation of the process, unless one is selected already; without any, the client would
-    // panic.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut client = Client::builder()
-        .user_agent(USER_AGENT)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tls_danger_accept_invalid_certs(insecure_skip_verify)
-        // HTTP/2 only keeps the text of an error: a TLS refusal could not be told from a broken connection.
-        .http1_only()
-        // Some servers label a .tgz as gzip-encoded; decompressed in transit it would be another file.
-        .no_gzip()
-        .redirect(reqwest::redirect::Policy::none())
-        .referer(false);
-    let given = trust.ca_bundle.iter().flat_map(|bundle| bundle.0.iter().cloned());
-    client = match roots {
-        Roots::Machine => client.tls_certs_merge(given),
-        Roots::Given => client.tls_certs_only(given),
-    };
-    if shows_certificate && let Some(cert) = &trust.client_cert {
-        client = client.identity(cert.0.clone());
-    }
-    // Proxies come from the environment, but as in Go they are never used for this machine.
-    if is_loopback(url.host_str().unwrap_or_default()) {
-        client = client.no_proxy();
-    }
-    client
+fn is_of_this_machine(url: &Url) -> bool {
+    is_loopback(url.host_str().unwrap_or_default())
 }
 
 /// Bytes are sent in pieces of this size.
@@ -429,6 +438,17 @@ pub(super) fn sensitive(text: &str) -> Option<HeaderValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn authorities_are_read_only_for_requests_that_may_need_them() {
+        let url = Url::parse("http://127.0.0.1:5000/index.yaml").unwrap();
+        let http = Http::new(&url, &Trust::default(), false, Limits::default()).unwrap();
+        assert!(http.local.get().is_some() && http.other.get().is_none());
+        // The host may redirect to another one, which is verified by this machine's authorities.
+        let elsewhere = Url::parse("https://charts.example.org/web.tgz").unwrap();
+        http.client(&elsewhere).unwrap();
+        assert!(http.other.get().is_some() && http.own.get().is_none());
+    }
 
     #[test]
     fn a_host_asks_for_seconds_or_until_a_date() {
