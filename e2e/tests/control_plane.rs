@@ -5,6 +5,7 @@
 mod allow_definitions;
 mod attack_others;
 mod await_types;
+mod balance_compositions;
 mod bind_roles;
 mod change_bound;
 mod choose_home;
@@ -38,4 +39,3 @@ mod rotate_key;
 mod run_installer_hooks;
 mod serve_clusters;
 mod serve_joined_cluster;
-mod share_compositions;

@@ -39,6 +39,9 @@ const WORKERS: usize = 4;
 /// As many compositions are applied at once.
 const BATCH: usize = 4;
 
+/// The pause after a batch: the replicas must be able to keep up.
+const BREAK: Duration = Duration::from_millis(500);
+
 /// How many batches later a composition is changed, and deleted.
 const CHANGED_AFTER: usize = 3;
 const DELETED_AFTER: usize = 9;
@@ -406,7 +409,6 @@ impl<'t> Users<'t> {
         let begun = Instant::now();
         while begun.elapsed() < time {
             self.batch()?;
-            std::thread::sleep(Duration::from_millis(500));
         }
         Ok(())
     }
@@ -440,6 +442,7 @@ impl<'t> Users<'t> {
                 self.wanted.remove(name);
             }
         }
+        std::thread::sleep(BREAK);
         Ok(())
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Keeper {
     /// All Leases of the controller, including those for another number of shards.
     observed: ByName<ObservedLease>,
     looked: Option<Instant>,
+    /// When this replica last freed shards.
+    freed: Option<Instant>,
     /// When the last successful renewal began.
     renewed: Instant,
     anchor: usize,
@@ -67,6 +69,7 @@ impl Keeper {
             ids,
             observed: ByName::new(),
             looked: None,
+            freed: None,
             renewed: Instant::now(),
             anchor: 0,
             was_asked: false,
@@ -348,8 +351,16 @@ impl Keeper {
             shards,
             anchor,
             asks_us,
+            has_just_freed: self.has_just_freed(),
             begin,
         })
+    }
+
+    /// True until the replica that asked for shards has had time to look again. Under load this one looks more often, and
+    /// would take back what it has just freed.
+    fn has_just_freed(&self) -> bool {
+        self.freed
+            .is_some_and(|freed| freed.elapsed() < self.sharding.times.retry * 2)
     }
 
     /// The holder of a shard that we do not hold.
@@ -555,7 +566,11 @@ impl Keeper {
     }
 
     async fn free(&mut self, shards: &[usize]) {
+        if shards.is_empty() {
+            return;
+        }
         join_all(shards.iter().map(|shard| self.write_freed(*shard))).await;
+        self.freed = Some(Instant::now());
         for shard in shards {
             let name = self.ids[*shard].name().to_owned();
             self.observed.remove(&name);

@@ -23,6 +23,8 @@ pub(super) struct Sight {
     pub(super) anchor: Option<usize>,
     /// Another replica that has less than its share, and asks us for more.
     pub(super) asks_us: Option<String>,
+    /// This replica has just freed shards for another one, which needs a moment to notice and take them.
+    pub(super) has_just_freed: bool,
     /// Where this replica begins to take shards: replicas begin at different places.
     pub(super) begin: usize,
 }
@@ -57,6 +59,9 @@ pub(super) fn moves(sight: &Sight) -> Moves {
         let spare = mine.iter().copied().filter(|shard| Some(*shard) != sight.anchor);
         let surplus = mine.len().saturating_sub(most).max(1);
         moves.give = spare.rev().take(surplus).collect();
+        return moves;
+    }
+    if sight.has_just_freed {
         return moves;
     }
     let free = sight.all(&Holder::Nobody);
@@ -101,6 +106,7 @@ mod tests {
             shards: shards.chars().map(holder).collect(),
             anchor: shards.find('m'),
             asks_us: None,
+            has_just_freed: false,
             begin: 0,
         }
     }
@@ -149,6 +155,13 @@ mod tests {
     }
 
     #[test]
+    fn what_was_freed_for_another_replica_is_not_taken_back_at_once() {
+        let mut sight = sight("mm--");
+        sight.has_just_freed = true;
+        assert_eq!(moves(&sight), Moves::default());
+    }
+
+    #[test]
     fn who_has_too_little_asks_who_has_most() {
         asks("aaaa", Some("a"));
         asks("aaabbm", Some("a"));
@@ -176,6 +189,7 @@ mod tests {
                     shards: seen.collect(),
                     anchor: shards.iter().position(|holder| *holder == Some(me)),
                     asks_us: asks_us.clone(),
+                    has_just_freed: false,
                     begin: me,
                 };
                 let Moves { take, give, ask } = moves(&sight);

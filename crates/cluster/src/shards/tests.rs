@@ -176,6 +176,33 @@ async fn replicas_share_evenly_and_one_that_leaves_is_replaced_at_once() {
     assert!(a.fence().holds() && !a.lost().is_cancelled());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_busy_replica_does_not_take_back_what_it_gave() {
+    let server = Server::new();
+    let (a, mut news) = Shards::join(server.cluster(), sharding(8), "a", || {})
+        .await
+        .unwrap();
+    // Each end of work in a shard that is being left lets the replica look at the shards again.
+    let busy = tokio::spawn({
+        let door = a.door();
+        async move {
+            for number in 0_u32.. {
+                let entered = door.enter(&number.to_string());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                drop(entered);
+            }
+        }
+    });
+    let b = server.join("b", 8).await;
+    until("an even share", || (held(&a), held(&b)) == (4, 4)).await;
+    busy.abort();
+    let mut gained = 0;
+    while let Ok(news) = news.try_recv() {
+        gained += usize::from(matches!(news, ShardNews::Gained(_)));
+    }
+    assert_eq!(gained, 8, "only at the start");
+}
+
 #[tokio::test]
 async fn work_under_way_keeps_its_shard_until_it_ends() {
     let server = Server::new();
