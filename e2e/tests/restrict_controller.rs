@@ -50,22 +50,19 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
     Ok(())
 }
 
+/// Waits until all run: other scenarios start controllers in the platform's namespace.
 fn every_pod_runs(scenario: &Scenario, namespace: &str) -> Result<()> {
-    let pods: Value = serde_json::from_str(&scenario.kubectl(&[
-        "get",
-        "pods",
-        "--namespace",
-        namespace,
-        "--output",
-        "json",
-    ])?)?;
-    let pods = pods["items"].as_array().unwrap();
-    assert!(!pods.is_empty());
-    for pod in pods {
-        assert_eq!(pod["status"]["phase"], "Running", "{}", pod["metadata"]["name"]);
-        assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
-    }
-    Ok(())
+    let get = ["get", "pods", "--namespace", namespace, "--output", "json"];
+    scenario.wait_until(&format!("every pod of {namespace} to run"), || {
+        let pods: Value = serde_json::from_str(&scenario.kubectl(&get)?)?;
+        let pods = pods["items"].as_array().unwrap();
+        assert!(!pods.is_empty());
+        for pod in pods {
+            assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
+        }
+        let all_run = pods.iter().all(|pod| pod["status"]["phase"] == "Running");
+        Ok(all_run.then_some(()))
+    })
 }
 
 /// In every role that the platform created or that was granted since, not in those of Kubernetes itself.

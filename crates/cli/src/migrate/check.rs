@@ -5,6 +5,7 @@ use api::policy::{DeletionPolicy, ManagementPolicy};
 use api::{Composition, CompositionDefinition, annotations};
 use cluster::{ObjectId, ResourceId, Selector};
 use composition::plan::Release;
+use helm::origin::ALLOW_FROM_NAMESPACES;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value};
@@ -21,9 +22,6 @@ use crate::release::session::{self, Session};
 
 /// The exit status if an admin has something to settle.
 const UNSETTLED: i32 = 2;
-
-/// Annotation of a Secret: the namespaces whose definitions may use it.
-const CONSENT: &str = "krateo.io/allow-from-namespaces";
 
 /// How other programs mark the objects that they manage: key of a label or annotation, and the program's name.
 const MANAGERS: [(&str, &str); 5] = [
@@ -245,7 +243,9 @@ async fn of_definition(session: &Session, definition: &CompositionDefinition) ->
         if *place != namespace {
             let id = ObjectId::of::<Secret>(Some(place), name)?;
             let live = session.cluster.get_metadata(&id).await?;
-            let consents = live.as_ref().and_then(|live| live.annotations().get(CONSENT));
+            let consents = live
+                .as_ref()
+                .and_then(|live| live.annotations().get(ALLOW_FROM_NAMESPACES));
             let mut consents = consents
                 .into_iter()
                 .flat_map(|said| said.split(',').map(str::trim));
@@ -253,7 +253,7 @@ async fn of_definition(session: &Session, definition: &CompositionDefinition) ->
                 findings.push(Finding::settled_by(
                     &about,
                     format!("it uses Secret {name} of namespace {place}, which has to allow that"),
-                    format!("kubectl annotate secret {name} --namespace {place} {CONSENT}={namespace}"),
+                    format!("kubectl annotate secret {name} --namespace {place} {ALLOW_FROM_NAMESPACES}={namespace}"),
                 ));
             }
         }
