@@ -784,7 +784,7 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
     };
     greets("0")?;
     let mut files = Vec::new();
-    for round in ["1", "2", "3", "4", "5"] {
+    for round in ["1", "2", "3", "4", "5", "6", "7"] {
         rotate()?;
         let patch = format!("{{\"spec\":{{\"values\":{{\"greeting\":\"{round}\"}}}}}}");
         teams.kubectl(&["patch", "tenant", "gamma", "--type=merge", "--patch", &patch])?;
@@ -794,8 +794,8 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
     }
     let told = events(&teams, "gamma")?;
     assert!(!told.iter().any(|reason| reason.ends_with("Failed")), "{told:?}");
-    // A request or two may be in flight.
-    assert!(files[4] <= files[0] + 3, "{files:?}");
+    // A request or two may be in flight, and in the first rounds some connections have not been opened yet.
+    assert!(files[6] <= files[2] + 3, "{files:?}");
     teams.kubectl(&["delete", "tenant", "gamma"])?;
     clusters.kill_operator(&operator)?;
     clusters
