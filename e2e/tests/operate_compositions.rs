@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use e2e::Shared;
 use e2e::trials::compositions::{
-    Rig, columns, drift, exactness, figures, idle, names, namespaces, take_over, traces,
+    Rig, columns, drift, exactness, figures, idle, names, namespaces, passes, take_over, traces,
 };
 
 /// Hooks, cluster-scoped objects, a lookup, and objects that are added and removed.
@@ -89,6 +89,21 @@ fn metrics_are_pushed_under_the_names_of_the_contract() -> Result<()> {
 #[test]
 fn a_version_that_drops_a_kind_removes_its_objects() -> Result<()> {
     names::of_kinds_that_go(&*rig()?)
+}
+
+#[test]
+fn a_composition_that_is_only_observed_is_not_written() -> Result<()> {
+    passes::of_observed_only(&*rig()?)
+}
+
+#[test]
+fn an_upgrade_is_not_ready_before_it_is_done() -> Result<()> {
+    passes::of_older_generations(&*rig()?)
+}
+
+#[test]
+fn a_namespace_of_a_chart_keeps_what_others_gave_it() -> Result<()> {
+    passes::of_foreign_marks(&*rig()?)
 }
 
 #[test]

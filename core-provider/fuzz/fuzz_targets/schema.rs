@@ -13,9 +13,9 @@ fuzz_target!(|text: &str| {
     let (document, spec) = text.split_once("\n\n").unwrap_or((text, "{}"));
     let Ok(Value::Object(spec)) = serde_json::from_str(spec) else { return };
     let files = vec![
-        File::new("Chart.yaml", b"apiVersion: v2\nname: web\nversion: 1.0.0\n".to_vec()),
-        File::new("values.yaml", b"a: 1\n".to_vec()),
-        File::new("values.schema.json", document.as_bytes().to_vec()),
+        File::new("Chart.yaml", b"apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        File::new("values.yaml", b"a: 1\n"),
+        File::new("values.schema.json", document.as_bytes()),
     ];
     let Ok(chart) = Chart::from_files(files, ChartOptions::default()) else { return };
     let engine = Engine::new(chart);

@@ -26,7 +26,7 @@ pub(super) fn definition() -> CompositionDefinition {
 pub(super) fn chart(version: &str, schema: Option<&str>) -> Arc<LoadedChart> {
     let metadata = format!("apiVersion: v2\nname: web\nversion: {version}\n");
     let mut files = vec![File::new("Chart.yaml", metadata.into_bytes())];
-    files.extend(schema.map(|schema| File::new("values.schema.json", schema.as_bytes().to_vec())));
+    files.extend(schema.map(|schema| File::new("values.schema.json", schema.as_bytes())));
     Arc::new(LoadedChart {
         spec: helm::origin::ChartSpec::default(),
         engine: Arc::new(Engine::new(Chart::from_files(files, &Limits::default()).unwrap())),

@@ -104,12 +104,9 @@ mod tests {
 
     fn engine(schema: &Value) -> Engine {
         let files = vec![
-            File::new(
-                "Chart.yaml",
-                b"apiVersion: v2\nname: web\nversion: 2.0.0\n".to_vec(),
-            ),
-            File::new("values.yaml", b"size: small\n".to_vec()),
-            File::new("values.schema.json", schema.to_string().into_bytes()),
+            File::new("Chart.yaml", b"apiVersion: v2\nname: web\nversion: 2.0.0\n"),
+            File::new("values.yaml", b"size: small\n"),
+            File::new("values.schema.json", schema.to_string()),
         ];
         Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
     }

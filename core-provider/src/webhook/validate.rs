@@ -253,12 +253,9 @@ mod tests {
             "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
         });
         let files = vec![
-            File::new(
-                "Chart.yaml",
-                b"apiVersion: v2\nname: web\nversion: 1.0.0\n".to_vec(),
-            ),
-            File::new("values.yaml", b"a: x\nport: 80\n".to_vec()),
-            File::new("values.schema.json", schema.to_string().into_bytes()),
+            File::new("Chart.yaml", b"apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            File::new("values.yaml", b"a: x\nport: 80\n"),
+            File::new("values.schema.json", schema.to_string()),
         ];
         Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
     }

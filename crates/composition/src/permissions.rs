@@ -7,15 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::DEFINITION_GROUP;
 use api::inspection::{Resource, Verb};
+use api::{Composition, DEFINITION_GROUP, labels};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use crate::ReleaseName;
+use crate::{ReleaseName, rendering};
 
 /// The ServiceAccount that gets the permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,9 +70,13 @@ pub const DEFINE: [Verb; 3] = [Verb::Get, Verb::Create, Verb::Patch];
 /// What is needed to find and remove an object.
 pub const REMOVE: [Verb; 3] = [Verb::Get, Verb::List, Verb::Delete];
 
-/// How many revisions beyond the current one have their records named in the permissions: the next, and one more so
-/// that an upgrade made by hand with Helm is noticed.
+/// How many revisions beyond the current one have their records named in the permissions at least: the next, and one
+/// more so that an upgrade made by hand with Helm is noticed.
 const REVISIONS_AHEAD: i64 = 2;
+
+/// Records are named in blocks of this many revisions. Otherwise each revision would need another Role first, and the
+/// wait until it is in force.
+const REVISIONS_TOGETHER: i64 = 8;
 
 impl Permissions {
     /// The permissions for the objects of an inspection.
@@ -110,13 +114,16 @@ impl Permissions {
     }
 
     /// The permissions for the release's own records around the newest of `revisions` (empty when there is no record
-    /// yet), and for older ones among `revisions`.
+    /// yet), and for older ones among `revisions`. They stay the same for several revisions.
     ///
     /// Records are read and written by name and never listed: a controller sees no Secrets but its own.
     pub fn of_records(namespace: &str, release: &ReleaseName, revisions: &[i64], max_history: i64) -> Self {
         let mut permissions = Self::default();
         let newest = revisions.iter().copied().max().unwrap_or(0);
-        let around = (newest - max_history).max(1)..=newest + REVISIONS_AHEAD;
+        let blocks = (newest + REVISIONS_AHEAD - 1) / REVISIONS_TOGETHER + 1;
+        let last = blocks * REVISIONS_TOGETHER;
+        let newest_at_first = last - REVISIONS_TOGETHER + 1 - REVISIONS_AHEAD;
+        let around = (newest_at_first - max_history).max(1)..=last;
         for revision in around.chain(revisions.iter().copied()) {
             let name = helm::release::secret_name(release.as_str(), revision);
             let record = Resource::new("", "v1", "secrets", namespace, &name, &WRITE);
@@ -205,11 +212,8 @@ impl Permissions {
         self.rules
             .iter()
             .map(|(namespace, targets)| {
-                let rules = targets
-                    .iter()
-                    .flat_map(|(target, needs)| needs.rules(target))
-                    .collect();
-                Grant::new(name, namespace, rules, account, labels)
+                let rules = targets.iter().flat_map(|(target, needs)| needs.rules(target));
+                Grant::new(name, namespace, joined(rules), account, labels)
             })
             .collect()
     }
@@ -234,6 +238,17 @@ pub fn role_name(plural: &str, namespace: &str, release: &ReleaseName) -> String
     format!("composition:{plural}:{namespace}:{release}")
 }
 
+/// The labels of a release's Roles and their bindings: those of its objects, except for the one by which a controller's
+/// policies find the bindings that charts bring.
+///
+/// The API server evaluates these policies once for every role that exists, for each write of a binding with that label.
+/// For a controller's own bindings they say nothing, so each would cost more the more releases there are.
+pub fn role_labels(composition: &Composition, krateo_namespace: &str) -> BTreeMap<String, String> {
+    let mut role = rendering::object_labels(composition, krateo_namespace);
+    role.remove(labels::COMPOSITION_RESOURCE);
+    role
+}
+
 impl Needs {
     /// One rule for each set of verbs: names that need the same verbs share a rule.
     fn rules(&self, target: &Target) -> Vec<PolicyRule> {
@@ -252,6 +267,33 @@ impl Needs {
         let of_all = (!of_all.is_empty()).then(|| rule(target, &of_all, None));
         named.chain(of_all).collect()
     }
+}
+
+/// The same rules, with one for all kinds of a group that need the same verbs on the same names: the API server
+/// compares each request with one rule after the other. Secrets keep rules of their own, which policies check apart.
+fn joined(rules: impl Iterator<Item = PolicyRule>) -> Vec<PolicyRule> {
+    let mut joined: Vec<PolicyRule> = Vec::new();
+    for rule in rules {
+        let has_secrets = |rule: &PolicyRule| rule.resources.iter().flatten().any(|kind| kind == "secrets");
+        let same = joined.iter_mut().find(|other| {
+            let fields = |rule: &PolicyRule| {
+                (
+                    rule.api_groups.clone(),
+                    rule.verbs.clone(),
+                    rule.resource_names.clone(),
+                )
+            };
+            fields(other) == fields(&rule) && !has_secrets(other) && !has_secrets(&rule)
+        });
+        match same {
+            Some(other) => other
+                .resources
+                .get_or_insert_default()
+                .extend(rule.resources.into_iter().flatten()),
+            None => joined.push(rule),
+        }
+    }
+    joined
 }
 
 fn rule(target: &Target, verbs: &[Verb], names: Option<Vec<String>>) -> PolicyRule {
@@ -522,11 +564,14 @@ mod tests {
             let records = format!("n|/secrets|get,create,patch,delete|{names}");
             assert_eq!(lines, [records]);
         };
-        check(&[], "v1,v2");
-        check(&[1], "v1,v2,v3");
-        check(&[5], "v2,v3,v4,v5,v6,v7");
+        check(&[], "v1,v2,v3,v4,v5,v6,v7,v8");
+        check(&[6], "v1,v2,v3,v4,v5,v6,v7,v8");
+        for newest in [7, 14] {
+            // From the oldest that is kept while the newest is 7.
+            check(&[newest], "v10,v11,v12,v13,v14,v15,v16,v4,v5,v6,v7,v8,v9");
+        }
         // There may be many failed upgrades after the deployed revision.
-        check(&[1, 6], "v1,v3,v4,v5,v6,v7,v8");
+        check(&[1, 7], "v1,v10,v11,v12,v13,v14,v15,v16,v4,v5,v6,v7,v8,v9");
         assert_eq!(
             lines(&Permissions::of_lease("n", &release)),
             ["n|coordination.k8s.io/leases|get|sh.helm.release.v1.web"]
@@ -614,6 +659,14 @@ mod tests {
         let two =
             Permissions::of_resources(&[resource("", "services", "n", "web", &[Verb::Get, Verb::Patch])]);
         assert_eq!(lines(&one.and(two)), ["n|/services|get,patch|web"]);
+    }
+
+    #[test]
+    fn roles_are_labelled_without_what_selects_bindings_of_charts() {
+        let composition = crate::plan::tests::composition();
+        let mut objects = rendering::object_labels(&composition, "krateo-system");
+        assert!(objects.remove(labels::COMPOSITION_RESOURCE).is_some());
+        assert_eq!(role_labels(&composition, "krateo-system"), objects);
     }
 
     #[test]

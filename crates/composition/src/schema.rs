@@ -216,10 +216,7 @@ mod tests {
     use super::*;
 
     fn engine(files: &[(&str, &str)]) -> Engine {
-        let files = files
-            .iter()
-            .map(|(name, text)| File::new(*name, (*text).into()))
-            .collect();
+        let files = files.iter().map(|(name, text)| File::new(*name, text)).collect();
         Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
     }
 

@@ -9,7 +9,7 @@ fn chart(files: &[(&str, &str)]) -> Chart {
     let files = [manifest]
         .iter()
         .chain(files)
-        .map(|(name, text)| File::new(*name, text.as_bytes().to_vec()))
+        .map(|(name, text)| File::new(*name, text.as_bytes()))
         .collect();
     Chart::from_files(files, &Limits::default()).unwrap()
 }
@@ -395,7 +395,7 @@ fn charts_that_double_with_each_level_are_followed_up_to_a_number() {
             "apiVersion: v2\nname: {name}\nversion: 1.0.0\n\
              dependencies: [{{name: d, alias: a, version: 1.0.0}}, {{name: d, alias: b, version: 1.0.0}}]\n"
         );
-        files.push(File::new(format!("{path}Chart.yaml"), manifest.into_bytes()));
+        files.push(File::new(format!("{path}Chart.yaml"), manifest));
         path += "charts/d/";
     }
     let scan = scan(&Chart::from_files(files, &Limits::default()).unwrap());

@@ -57,6 +57,10 @@ const MAX_COMPILED_BYTES: usize = 16 << 20;
 /// Maximum memory of a search for the states it visits, in each direction.
 const MAX_SEARCH_BYTES: usize = 256 << 10;
 
+/// For so many searches at a time a pattern keeps memory. Without a number the library would ask the operating system
+/// for that of processors, at each pattern.
+const SEARCHES_AT_ONCE: usize = 2;
+
 impl Regexp {
     /// `regexp.Compile`.
     ///
@@ -67,6 +71,9 @@ impl Regexp {
         let config = Regex::config()
             .nfa_size_limit(Some(MAX_COMPILED_BYTES))
             .hybrid_cache_capacity(MAX_SEARCH_BYTES)
+            // Most patterns search a few short texts: an automaton built beforehand would take longer than it saves.
+            .dfa(false)
+            .pool_capacity(SEARCHES_AT_ONCE)
             .utf8_empty(true);
         let regex = Regex::builder()
             .configure(config)

@@ -14,6 +14,9 @@ use crate::{
     string::Str,
 };
 
+/// A text and its trees.
+type Parsed = (Str, Vec<Arc<Tree>>);
+
 /// Templates that can call each other by name: Go's `Template` with all its associated ones.
 ///
 /// Parsed once, executed many times, on many threads at once. A clone is cheap, and templates added to it do not
@@ -132,15 +135,19 @@ impl Set {
         &mut self,
         texts: impl IntoIterator<Item = (&'n str, Str)>,
     ) -> Result<(), parse::Error> {
-        let mut known: ByName<Vec<Arc<Tree>>> = ByName::default();
+        // By length, because few texts are as long as another, and hashing them all would take longer than comparing
+        // those.
+        let mut known: HashMap<usize, Vec<Parsed>> = HashMap::new();
         for (name, text) in texts {
             let name = Str::from(name);
-            if let Some(trees) = known.get(&text).and_then(|trees| renamed(trees, &name)) {
+            let as_long = known.entry(text.len()).or_default();
+            let same = as_long.iter().find(|(other, _)| *other == text);
+            if let Some(trees) = same.and_then(|(_, trees)| renamed(trees, &name)) {
                 self.add(trees);
                 continue;
             }
             let trees = parse::parse(&name, &text, self.delimiters(), &self.functions)?;
-            known.insert(text, trees.clone());
+            as_long.push((text, trees.clone()));
             self.add(trees);
         }
         Ok(())

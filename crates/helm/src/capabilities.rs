@@ -291,21 +291,28 @@ impl Object for View<Capabilities> {
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        let versions = self.of.api_versions.iter().map(Value::from).collect();
-        vec![
-            ("KubeVersion", Value::object(self.kube_version())),
-            (
-                "APIVersions",
-                Value::List(List::with_type(&Types::of(self.helm).version_set, versions)),
-            ),
-            (
-                "HelmVersion",
-                Value::object(View {
-                    of: self.of.helm_version.clone(),
-                    helm: self.helm,
-                }),
-            ),
-        ]
+        let named = |name| Some((name, self.field(name)?));
+        ["KubeVersion", "APIVersions", "HelmVersion"]
+            .into_iter()
+            .filter_map(named)
+            .collect()
+    }
+
+    /// Without the list of versions for those who ask for another field.
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "KubeVersion" => Some(Value::object(self.kube_version())),
+            "APIVersions" => {
+                let versions = self.of.api_versions.iter().map(Value::from).collect();
+                let list = List::with_type(&Types::of(self.helm).version_set, versions);
+                Some(Value::List(list))
+            }
+            "HelmVersion" => Some(Value::object(View {
+                of: self.of.helm_version.clone(),
+                helm: self.helm,
+            })),
+            _ => None,
+        }
     }
 
     fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {

@@ -18,9 +18,9 @@
 //!
 //! let template = "kind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {text: {{ .Values.greeting }}}";
 //! let files = vec![
-//!     File::new("Chart.yaml", b"apiVersion: v2\nname: web\nversion: 1.0.0".to_vec()),
-//!     File::new("values.yaml", b"greeting: Hello".to_vec()),
-//!     File::new("templates/map.yaml", template.into()),
+//!     File::new("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0"),
+//!     File::new("values.yaml", "greeting: Hello"),
+//!     File::new("templates/map.yaml", template),
 //! ];
 //! let engine = Engine::new(Chart::from_files(files, &Limits::default())?);
 //!

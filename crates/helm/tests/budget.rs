@@ -17,7 +17,7 @@ fn chart(files: &[(&str, &str)]) -> Engine {
     let manifest = ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n");
     let has_manifest = files.iter().any(|(name, _)| *name == manifest.0);
     let files = files.iter().chain((!has_manifest).then_some(&manifest));
-    let files = files.map(|(name, data)| File::new((*name).to_owned(), data.as_bytes().to_vec()));
+    let files = files.map(|(name, data)| File::new((*name).to_owned(), data.as_bytes()));
     Engine::new(Chart::from_files(files.collect(), &chart::Limits::default()).unwrap())
 }
 
@@ -257,7 +257,7 @@ fn doubling(levels: usize) -> Engine {
             "apiVersion: v2\nname: {name}\nversion: 1.0.0\n\
              dependencies: [{{name: d, alias: a, version: 1.0.0}}, {{name: d, alias: b, version: 1.0.0}}]\n"
         );
-        files.push(File::new(format!("{path}Chart.yaml"), manifest.into_bytes()));
+        files.push(File::new(format!("{path}Chart.yaml"), manifest));
         path += "charts/d/";
     }
     Engine::new(Chart::from_files(files, &chart::Limits::default()).unwrap())

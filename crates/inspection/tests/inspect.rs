@@ -59,7 +59,7 @@ async fn inspected(script: &Script, template: &str, renderer: Renderer) -> Resul
         ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
         ("templates/t.yaml", template),
     ];
-    let files = files.map(|(name, text)| File::new(name, text.as_bytes().to_vec()));
+    let files = files.map(|(name, text)| File::new(name, text.as_bytes()));
     let chart = LoadedChart {
         spec: ChartSpec::default(),
         version: "1.0.0".to_owned(),

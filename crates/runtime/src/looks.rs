@@ -104,11 +104,49 @@ impl Looked {
         match sight {
             Sight::At(version) if *version == self.version => true,
             // The watch may still be behind our look.
-            Sight::At(version) => {
+            Sight::At(version) | Sight::Absent(Some(version)) => {
                 let number = |version: &str| version.parse::<u64>().ok();
                 number(version) < number(&self.version) && self.at.elapsed() < WATCH_BEHIND
             }
-            Sight::Unknown | Sight::Absent => false,
+            Sight::Unknown | Sight::Absent(None) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked(ago: Duration) -> Looked {
+        Looked {
+            version: "10".to_owned(),
+            health: Health::Current,
+            drifted: false,
+            at: Instant::now().checked_sub(ago).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_look_is_current_as_long_as_the_watch_has_nothing_newer() {
+        let at = |version: &str| Sight::At(version.to_owned());
+        let absent = |come_to: &str| Sight::Absent(Some(come_to.to_owned()));
+        for (sight, is_current, is_current_later) in [
+            (at("10"), true, true),
+            (at("9"), true, false),
+            (at("11"), false, false),
+            // Made by us, and not yet seen by the watch.
+            (absent("9"), true, false),
+            // Deleted since.
+            (absent("11"), false, false),
+            (Sight::Absent(None), false, false),
+            (Sight::Unknown, false, false),
+        ] {
+            assert_eq!(looked(Duration::ZERO).is_current(&sight), is_current, "{sight:?}");
+            assert_eq!(
+                looked(WATCH_BEHIND).is_current(&sight),
+                is_current_later,
+                "{sight:?}"
+            );
         }
     }
 }

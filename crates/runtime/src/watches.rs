@@ -23,8 +23,9 @@ pub type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 pub enum Sight {
     /// Its kind is not watched there, or the first list has not arrived yet.
     Unknown,
-    /// It does not exist, or it lost its labels.
-    Absent,
+    /// It does not exist, or it lost its labels, as of this resource version; `None` if no event told how far the watch
+    /// has come.
+    Absent(Option<String>),
     /// It exists, at this resource version.
     At(String),
 }
@@ -77,6 +78,8 @@ struct WatchState<K> {
     has_more: bool,
     objects: HashMap<Name, CachedObject<K>>,
     listing: HashMap<Name, CachedObject<K>>,
+    /// The resource version of the last event since the list; `None` before the first.
+    come_to: Option<String>,
 }
 
 impl<K> Default for WatchState<K> {
@@ -87,6 +90,7 @@ impl<K> Default for WatchState<K> {
             has_more: false,
             objects: HashMap::new(),
             listing: HashMap::new(),
+            come_to: None,
         }
     }
 }
@@ -171,7 +175,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
         let state = lock(&watch.state);
         match state.objects.get(id.name()) {
             Some(cached) => Sight::At(cached.version.clone()),
-            None if state.complete && !state.has_more => Sight::Absent,
+            None if state.complete && !state.has_more => Sight::Absent(state.come_to.clone()),
             None => Sight::Unknown,
         }
     }
@@ -241,6 +245,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
             Event::Init => {
                 self.listing.clear();
                 self.has_more = false;
+                self.come_to = None;
                 Vec::new()
             }
             Event::InitApply(object) => {
@@ -254,6 +259,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
             }
             Event::InitDone => self.relisted(),
             Event::Apply(object) => {
+                self.come_to = object.resource_version();
                 let now = CachedObject::of(&object, owner);
                 let version = now.version.clone();
                 let owner = now.owner.clone();
@@ -266,6 +272,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
                 owner.filter(|_| moved).into_iter().collect()
             }
             Event::Delete(object) => {
+                self.come_to = object.resource_version();
                 let before = self.objects.remove(&object.name_any());
                 before.and_then(|before| before.owner).into_iter().collect()
             }
@@ -365,6 +372,22 @@ mod tests {
         assert_eq!(state.take(Event::Apply(object("2")), owner), shop());
         assert_eq!(state.take(Event::Delete(object("3")), owner), shop());
         assert!(state.objects.is_empty());
+    }
+
+    #[test]
+    fn only_events_tell_how_far_a_watch_has_come() {
+        let mut state = WatchState::default();
+        for event in [Event::Init, Event::InitApply(object("1")), Event::InitDone] {
+            state.take(event, owner);
+            assert_eq!(state.come_to, None);
+        }
+        state.take(Event::Apply(object("2")), owner);
+        assert_eq!(state.come_to.as_deref(), Some("2"));
+        state.take(Event::Delete(object("3")), owner);
+        assert_eq!(state.come_to.as_deref(), Some("3"));
+        // Something may have been deleted between the last event and a new list.
+        state.take(Event::Init, owner);
+        assert_eq!(state.come_to, None);
     }
 
     #[test]

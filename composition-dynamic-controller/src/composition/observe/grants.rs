@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Composition;
 use cluster::{Cluster, ResourceId};
-use composition::permissions::{Grant, role_name};
-use composition::{Account, Permissions, ReleaseName, rendering};
+use composition::permissions::{Grant, role_labels, role_name};
+use composition::{Account, Permissions, ReleaseName};
 use inspection::GrantsError;
 
 use super::error::Error;
@@ -30,7 +30,7 @@ impl Roles {
     ) -> Self {
         Self {
             name: role_name(&served.plural, &composition.namespace, release),
-            labels: rendering::object_labels(composition, krateo_namespace),
+            labels: role_labels(composition, krateo_namespace),
             account: account.clone(),
         }
     }

@@ -1,12 +1,12 @@
 //! The permissions of a release: those that it needs, and those that exist.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::Result;
 use api::Composition;
 use api::inspection::Resource;
 use cluster::ResourceId;
-use composition::permissions::{Grant, role_name};
+use composition::permissions::{Grant, role_labels, role_name};
 use composition::{Account, ReleaseName};
 use helm_client::records::Observed;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -39,7 +39,7 @@ pub(super) struct Right {
     pub(super) granted: bool,
 }
 
-/// Determines both.
+/// Determines both. Controllers run in `controller_namespaces`: the platform's, which comes first, or the definition's.
 ///
 /// # Errors
 /// If roles or the objects of the stored revision cannot be read.
@@ -48,7 +48,6 @@ pub(super) async fn granting(
     context: &ReleaseContext<'_>,
     touched: &[Resource],
     controller_namespaces: [&str; 2],
-    labels: &BTreeMap<String, String>,
     max_history: i64,
 ) -> Result<Granting> {
     let ReleaseContext {
@@ -66,14 +65,15 @@ pub(super) async fn granting(
     let had = composition.status.managed.iter();
     let had = had.map(|object| object.namespace.as_str());
     let namespaces: BTreeSet<&str> = permissions.namespaces().chain(had).collect();
-    let granted = inspection::granted(&session.cluster, namespaces, &role, labels).await?;
+    let labels = role_labels(composition, controller_namespaces[0]);
+    let granted = inspection::granted(&session.cluster, namespaces, &role, &labels).await?;
     let account = account(
         format!("{}-{}", resource.plural, resource.version),
         controller_namespaces,
         &granted,
     );
     Ok(Granting {
-        needed: permissions.grants(&role, &account, labels),
+        needed: permissions.grants(&role, &account, &labels),
         granted,
     })
 }

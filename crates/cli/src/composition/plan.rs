@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use composition::plan::{self, Growth, NamespacePhase, Observed, Rights, Standing};
-use composition::rendering;
 use serde::Serialize;
 
 use super::args;
@@ -52,7 +51,6 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
     let records = session.find(release.as_str()).await?;
     let governed = desired::find(session, &composition, &release, krateo_namespace).await?;
     let desired = governed.desired(&records).await?;
-    let labels = rendering::object_labels(&composition, krateo_namespace);
     let context = ReleaseContext {
         composition: &composition,
         resource: &resource,
@@ -66,15 +64,8 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         krateo_namespace.as_str(),
         metadata.namespace.as_deref().unwrap_or_default(),
     ];
-    let granting = permissions::granting(
-        session,
-        &context,
-        &desired.touched,
-        namespaces,
-        &labels,
-        *history_max,
-    )
-    .await?;
+    let granting =
+        permissions::granting(session, &context, &desired.touched, namespaces, *history_max).await?;
     let observed = Observed {
         definition,
         named: offered.name,

@@ -165,8 +165,12 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
         .id()
         .and_then(|id| Some((id, how.checked.get(id)?.clone())));
     if let (None, Some(id), Some(_)) = (&checked, target.id(), &how.owner.parent) {
-        // It did not exist when the action was planned. Hooks have run since, and anybody who has created one
-        // meanwhile may use the same field manager.
+        // It did not exist when the action was planned. Anybody who has created one since may use the same field
+        // manager.
+        let made = make(cluster, id, &object).await;
+        if let Some(made) = made.map_err(Error::objects("write"))? {
+            return Ok((made, true));
+        }
         let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
         checked = found.get(id).map(|uid| (id, uid.clone()));
     }
@@ -190,6 +194,31 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
         settled => settled,
     }
     .map_err(Error::objects("write"))
+}
+
+/// An apply with this resource version only creates and never updates: the store counts from 1 before its first
+/// object, so no existing object has it. A plain create cannot be authorised by name.
+const NEW: &str = "1";
+
+/// Creates an object by server-side apply; `None` if there is one already, which is not changed.
+///
+/// # Errors
+/// When the server refuses the object.
+pub(super) async fn make(
+    cluster: &Cluster,
+    id: &ObjectId,
+    object: &Value,
+) -> Result<Option<Live>, cluster::Error> {
+    let mut new = object.clone();
+    new["metadata"]["resourceVersion"] = NEW.into();
+    match cluster.apply(id, &new, &Apply::by(MANAGER)).await {
+        Ok(made) => Ok(Some(Live {
+            id: id.clone(),
+            object: made.object,
+        })),
+        Err(taken) if taken.is_conflict() => Ok(None),
+        Err(refused) => Err(refused),
+    }
 }
 
 /// Applies an object without marking it as part of the release, which is how hooks are created.

@@ -68,10 +68,6 @@ impl Releases {
     }
 }
 
-/// An apply with this resource version only creates and never updates: the store counts from 1 before its first
-/// object, so no existing object has it. A plain create cannot be authorised by name.
-const NEW: &str = "1";
-
 impl Releases {
     /// Creates a namespace that the release itself brings, as in its manifest, so that permissions can be granted
     /// there before the release is installed. It is an object of the release from then on. One that somebody else has
@@ -94,10 +90,9 @@ impl Releases {
         owner.claim(&mut namespace);
         let failed = Error::objects;
         let id = ObjectId::of::<Namespace>(None, name).map_err(failed("make"))?;
-        namespace["metadata"]["resourceVersion"] = NEW.into();
-        match self.cluster.apply(&id, &namespace, &Apply::by(MANAGER)).await {
-            Err(taken) if taken.is_conflict() => {}
-            made => return made.map(|_| true).map_err(failed("make")),
+        let made = apply::make(&self.cluster, &id, &namespace).await;
+        if made.map_err(failed("make"))?.is_some() {
+            return Ok(true);
         }
         let live = self.cluster.get_metadata(&id).await.map_err(failed("look for"))?;
         if let Some(live) = live {

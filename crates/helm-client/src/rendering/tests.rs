@@ -74,7 +74,7 @@ async fn rendered_with(
         ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
         ("templates/t.yaml", template),
     ];
-    let files = files.map(|(name, text)| File::new(name, text.as_bytes().to_vec()));
+    let files = files.map(|(name, text)| File::new(name, text.as_bytes()));
     let chart = Chart::from_files(files.into(), &Limits::default()).unwrap();
     let engine = Arc::new(Engine::new(chart));
     let request = Request {

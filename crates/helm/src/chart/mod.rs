@@ -32,14 +32,12 @@ pub struct File {
 
 impl File {
     /// A file; a leading byte order mark is dropped, as Helm does on reading.
-    pub fn new(name: impl Into<String>, data: Vec<u8>) -> Self {
+    pub fn new(name: impl Into<String>, data: impl AsRef<[u8]>) -> Self {
         const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+        let data = data.as_ref();
         Self {
             name: name.into(),
-            data: match data.strip_prefix(BYTE_ORDER_MARK) {
-                Some(rest) => rest.into(),
-                None => data.into(),
-            },
+            data: data.strip_prefix(BYTE_ORDER_MARK).unwrap_or(data).into(),
         }
     }
 }

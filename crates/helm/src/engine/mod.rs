@@ -12,7 +12,7 @@ use gotemplate::{
     set::Set,
     value::{CycleGuard, Map as GoMap, Value as GoValue},
 };
-use memchr::memmem;
+use memchr::{memchr_iter, memmem};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -548,16 +548,9 @@ fn without_notes(
 
 /// Estimates the memory of a text read as YAML: 50 bytes for each key, item or line, and every byte may be one.
 fn memory_of_objects(text: &str) -> usize {
-    // Without branches, and counting in bytes, so that the compiler can vectorize it.
-    let begins = |byte: u8| {
-        u8::from(byte == b'\n')
-            | u8::from(byte == b':')
-            | u8::from(byte == b',')
-            | u8::from(byte == b'[')
-            | u8::from(byte == b'{')
-    };
-    let count = |part: &[u8]| usize::from(part.iter().fold(0_u8, |sum, byte| sum + begins(*byte)));
-    text.as_bytes().chunks(255).map(count).sum::<usize>() * 50
+    // One after the other: each search compares a whole vector register at a time.
+    let count = |byte| memchr_iter(byte, text.as_bytes()).count();
+    b"\n:,[{".iter().copied().map(count).sum::<usize>() * 50
 }
 
 fn sorted(files: BTreeMap<String, String>, helm: HelmLine) -> Result<Sorted, InvalidManifests> {

@@ -113,7 +113,7 @@ mod tests {
     fn map(files: &[(&str, &str)]) -> Map {
         let files: Vec<File> = files
             .iter()
-            .map(|(name, data)| File::new(*name, data.as_bytes().to_vec()))
+            .map(|(name, data)| File::new(*name, data.as_bytes()))
             .collect();
         to_value(&files).as_map().unwrap().clone()
     }

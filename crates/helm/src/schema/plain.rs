@@ -47,7 +47,9 @@ impl Plain {
         let draft = match document.get("$schema") {
             None => Draft::Newer,
             Some(address) => match address.as_str()?.trim_end_matches('#') {
-                "http://json-schema.org/draft-07/schema" => Draft::Seven,
+                "http://json-schema.org/draft-07/schema" | "https://json-schema.org/draft-07/schema" => {
+                    Draft::Seven
+                }
                 "http://json-schema.org/schema"
                 | "https://json-schema.org/schema"
                 | "https://json-schema.org/draft/2019-09/schema"

@@ -1,7 +1,7 @@
 //! A fast check of typical manifests, which reads them line by line and also returns their top-level fields and metadata.
 //!
 //! It handles block mappings and block sequences with scalars in the usual styles. For everything unusual (anchors, tags, tabs,
-//! scalars on lines of their own, ...) and for every error it gives up, and the caller uses the parser instead. It must accept only
+//! plain and quoted scalars on lines of their own, ...) and for every error it gives up, and the caller uses the parser instead. It must accept only
 //! what the parser accepts, with the same fields.
 
 use std::borrow::Cow;
@@ -158,9 +158,15 @@ impl<'t> Outliner<'t> {
                 }
                 self.value(value)
             }
-            None if is_entry => self.value(content),
+            None if is_entry || self.awaits_flow(column, content) => self.value(content),
             None => None,
         }
+    }
+
+    /// Whether a line of its own starts the flow collection that the last key or `-` has no value without.
+    fn awaits_flow(&self, column: usize, content: &str) -> bool {
+        let last = self.levels.last();
+        content.starts_with(['{', '[']) && last.is_some_and(|level| level.is_pending && level.column < column)
     }
 
     /// Starts an entry of a sequence.
@@ -262,8 +268,13 @@ impl<'t> Outliner<'t> {
         let level = self.levels.last()?;
         let (section, column) = (level.section, level.column);
         let value = match text.as_bytes() {
+            [quote @ (b'"' | b'\''), ..] if section == Section::Other => {
+                let rest = self.after_quoted(text, *quote)?;
+                ends(rest)?;
+                Glance::Null
+            }
             [quote @ (b'"' | b'\''), ..] => {
-                let (quoted, rest) = split_quoted(text, *quote, section == Section::Other)?;
+                let (quoted, rest) = split_quoted(text, *quote, false)?;
                 ends(rest)?;
                 Glance::String(Cow::Borrowed(quoted))
             }
@@ -298,6 +309,20 @@ impl<'t> Outliner<'t> {
         };
         self.set_if_pending(value);
         Some(())
+    }
+
+    /// Skips quoted text, which may go on over several lines, and returns what follows on its last line.
+    fn after_quoted(&mut self, text: &'t str, quote: u8) -> Option<&'t str> {
+        let mut line = &text[1..];
+        loop {
+            match closing_quote(line.as_bytes(), quote, true)? {
+                Closing::At(end) => return Some(&line[end + 1..]),
+                Closing::Below => line = self.next_line()?,
+            }
+            if line.starts_with("---") || line.starts_with("...") {
+                return None;
+            }
+        }
     }
 
     /// Skips the lines of a block scalar. `header` is what follows `|` or `>`, `least` the minimum indentation.
@@ -394,12 +419,32 @@ fn is_of_key(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-' | b'$')
 }
 
-/// The text between quotes and what follows. Escapes are allowed only if the caller does not need the text.
+/// The text between quotes and what follows on its line. Escapes are allowed only if the caller does not need the text.
 fn split_quoted(text: &str, quote: u8, may_be_escaped: bool) -> Option<(&str, &str)> {
-    let bytes = text.as_bytes();
-    let mut at = 1;
+    let quoted = &text[1..];
+    match closing_quote(quoted.as_bytes(), quote, may_be_escaped)? {
+        Closing::At(end) => Some((&quoted[..end], &quoted[end + 1..])),
+        Closing::Below => None,
+    }
+}
+
+/// Where quoted text ends.
+enum Closing {
+    /// At this byte of the line.
+    At(usize),
+    /// On a line below, if at all.
+    Below,
+}
+
+/// Where quoted text ends, given what follows the opening quote on its line, or one of its further lines; `None` for
+/// unusual escapes.
+fn closing_quote(bytes: &[u8], quote: u8, may_be_escaped: bool) -> Option<Closing> {
+    let mut at = 0;
     loop {
-        at += memchr2(quote, b'\\', &bytes[at..])?;
+        match memchr2(quote, b'\\', &bytes[at..]) {
+            Some(found) => at += found,
+            None => return Some(Closing::Below),
+        }
         match bytes[at] {
             b'\\' if quote == b'\'' => at += 1,
             b'\\' => {
@@ -429,7 +474,7 @@ fn split_quoted(text: &str, quote: u8, may_be_escaped: bool) -> Option<(&str, &s
                 }
                 at += 2;
             }
-            _ => return Some((&text[1..at], &text[at + 1..])),
+            _ => return Some(Closing::At(at)),
         }
     }
 }
@@ -495,7 +540,7 @@ fn flow_scalar(text: &str) -> Option<&str> {
 /// Whether a plain scalar can start like this.
 fn begins_plain(text: &[u8]) -> bool {
     match text {
-        [b'-', next, ..] => !matches!(next, b' ' | b'\t'),
+        [b'-' | b':', next, ..] => !matches!(next, b' ' | b'\t'),
         [first, ..] => {
             first.is_ascii_alphanumeric()
                 || matches!(
@@ -636,6 +681,13 @@ spec:
         // Out of range for a float, so a string.
         assert!(has_outline("a: 1e999"));
         assert!(has_outline("a:\n- b\n-\n- c: d\n  e:\n  - f\ng:"));
+        assert!(has_outline(
+            "metadata:\n  labels:\n    {}\nspec:\n  a:\n    {x: y} # all\n  b:\n  -\n   []\n"
+        ));
+        assert!(has_outline(
+            "spec:\n  a: 'x: y\n\n    it''s\n b: c' # d\n  e: \"\\n\n  - f\"\n"
+        ));
+        assert!(has_outline("spec:\n  a:\n  - :8080\n"));
     }
 
     #[test]
@@ -655,6 +707,13 @@ spec:
             "a: .inf",
             "<<: {a: b}",
             "a: 'b\n  c'",
+            "spec:\n  a: 'b\n---\n  c'",
+            "spec:\n  a: \"b\\\n  c\"",
+            "spec:\n  a: 'b\n  c': d",
+            "spec:\n  a: 'b",
+            "a:\n{}",
+            "a:\n  {}\n  b: c",
+            "metadata:\n  {name: a}",
             "a: b\n- c",
             "a:\n  - b\n c: d",
             "a:\n    b: c\n  d: e",
@@ -715,6 +774,11 @@ spec:
             "\"\\q\"",
             "'it''s'",
             "'x",
+            "y'",
+            "\"x",
+            "y\" # z",
+            ":x",
+            ":",
             "[]",
             "{}",
             "[x, 'y']",

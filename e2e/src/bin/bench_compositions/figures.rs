@@ -35,6 +35,25 @@ pub(crate) struct Bare {
     pub(crate) cpu: ByProgram,
 }
 
+impl Bare {
+    /// What `to` releases would have taken, if this was measured with `from`.
+    pub(crate) fn scaled(self, from: usize, to: usize) -> Self {
+        if from == to {
+            return self;
+        }
+        let factor = to as f64 / from as f64;
+        Self {
+            writes: self.writes * to / from,
+            seconds: self.seconds * factor,
+            cpu: self
+                .cpu
+                .into_iter()
+                .map(|(program, seconds)| (program, seconds * factor))
+                .collect(),
+        }
+    }
+}
+
 /// Something that is done to all compositions.
 pub(crate) struct Phase {
     pub(crate) what: &'static str,
@@ -227,6 +246,16 @@ mod tests {
             figures().row(&phase),
             "| install | 3.0 |  |  | 20.0 | 10.0 | 1.0 |  |"
         );
+    }
+
+    #[test]
+    fn a_bare_client_with_fewer_releases_is_scaled() {
+        let bare = |writes, seconds, cpu| Bare {
+            writes,
+            seconds,
+            cpu: ByProgram::from([("etcd".to_owned(), cpu)]),
+        };
+        assert_eq!(bare(24, 2.0, 1.0).scaled(2, 6), bare(72, 6.0, 3.0));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -32,9 +33,12 @@ struct Args {
     /// How many namespaces they are spread over.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     namespaces: u32,
-    /// A file for a profile of the API server's processor time while they are installed, which `go tool pprof` reads.
+    /// How many releases the bare client makes, if not as many; its times are scaled.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    bare: Option<u32>,
+    /// A folder for profiles of the API server's processor time in each phase, which `go tool pprof` reads.
     #[arg(long)]
-    profile: Option<PathBuf>,
+    profiles: Option<PathBuf>,
     /// How long requests of the idle platform are counted, in seconds.
     #[arg(long, default_value_t = 60)]
     idle_seconds: u64,
@@ -46,7 +50,7 @@ const NAMESPACE: &str = "bench";
 /// The prefix of the bare client's namespaces.
 const BARE_NAMESPACE: &str = "bench-bare";
 
-/// For how many seconds the API server is profiled.
+/// For how many seconds each profile of the API server lasts.
 const PROFILED: u32 = 20;
 
 /// As many writes at a time does the bare client make as controllers have workers.
@@ -82,7 +86,8 @@ fn main() -> Result<()> {
         site,
         count: args.compositions,
         namespaces: args.namespaces,
-        profile: args.profile,
+        bare_count: args.bare.map_or(args.compositions, |bare| bare as usize),
+        profiles: args.profiles,
     };
     bench.run(Duration::from_secs(args.idle_seconds))
 }
@@ -92,7 +97,8 @@ struct Bench {
     site: Site,
     count: usize,
     namespaces: u32,
-    profile: Option<PathBuf>,
+    bare_count: usize,
+    profiles: Option<PathBuf>,
 }
 
 impl Bench {
@@ -108,28 +114,21 @@ impl Bench {
             platform,
             bare: bare.remove(what),
         };
-        let profiling = self.start_profile()?;
-        let install = self.span("install", || {
+        let install = self.profiled("install", || {
             self.apply(&self.objects(FIRST, "one"))?;
             self.wait_until_all(is_up)
         })?;
-        if let Some(mut profiling) = profiling {
-            ensure!(
-                profiling.wait()?.success(),
-                "the API server could not be profiled"
-            );
-        }
         let mut phases = vec![phase("install", install)];
         memory.push(("with all", self.memory()?));
         std::thread::sleep(Duration::from_secs(5));
         let mut rests = vec![self.rest("idle", idle)?];
-        let change = self.span("change", || {
+        let change = self.profiled("change", || {
             self.apply(&self.objects(FIRST, "two"))?;
             self.wait_until_all(is_up)
         })?;
         phases.push(phase("change", change));
         let url = self.push(SECOND.0)?;
-        let bump = self.span("bump", || {
+        let bump = self.profiled("bump", || {
             self.define(&url, SECOND)?;
             self.wait_until_all(|event, object| {
                 is_up(event, object) && object["status"]["helmChartVersion"] == SECOND.0
@@ -140,7 +139,7 @@ impl Bench {
         phases.push(phase("restart", self.span("restart", || self.restart())?));
         rests.push(self.rest("after the restart", idle)?);
         memory.push(("after the restart", self.memory()?));
-        phases.push(phase("delete", self.span("delete", || self.delete_all())?));
+        phases.push(phase("delete", self.profiled("delete", || self.delete_all())?));
         memory.push(("after the removal", self.memory()?));
         let figures = Figures {
             count: self.count,
@@ -181,15 +180,34 @@ impl Bench {
         )
     }
 
-    /// Starts to profile the API server, on request.
-    fn start_profile(&self) -> Result<Option<Child>> {
-        let Some(file) = &self.profile else {
-            return Ok(None);
+    /// Like `span`, with one profile of the API server after the other meanwhile, on request.
+    fn profiled(&self, phase: &str, act: impl FnOnce() -> Result<()>) -> Result<Span> {
+        let Some(folder) = &self.profiles else {
+            return self.span(phase, act);
         };
-        let file = File::create(file).with_context(|| format!("could not create {}", file.display()))?;
-        let path = format!("/debug/pprof/profile?seconds={PROFILED}");
-        let mut command = self.site.kubectl(["get", "--raw", &path]);
-        Ok(Some(command.stdout(file).spawn()?))
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let profiling = scope.spawn(|| self.profile(folder, phase, &is_over));
+            let span = self.span(phase, act);
+            is_over.store(true, Ordering::Relaxed);
+            match profiling.join() {
+                Ok(profiled) => profiled.and(span),
+                Err(panicked) => std::panic::resume_unwind(panicked),
+            }
+        })
+    }
+
+    fn profile(&self, folder: &Path, phase: &str, is_over: &AtomicBool) -> Result<()> {
+        let mut numbers = 1..;
+        while let (false, Some(number)) = (is_over.load(Ordering::Relaxed), numbers.next()) {
+            let file = folder.join(format!("{phase}-{number}.pprof"));
+            let file = File::create(&file).with_context(|| format!("could not create {}", file.display()))?;
+            let path = format!("/debug/pprof/profile?seconds={PROFILED}");
+            let mut command = self.site.kubectl(["get", "--raw", &path]);
+            let profiled = command.stdout(file).status()?;
+            ensure!(profiled.success(), "the API server could not be profiled");
+        }
+        Ok(())
     }
 
     /// Deletes all pods of the platform, and waits until the new ones have handled a change.
@@ -458,7 +476,7 @@ impl Bench {
         command.arg("bare").arg("--kubeconfig").arg(self.kubeconfig()?);
         let places = self.places(BARE_NAMESPACE);
         command.args(["--namespace", &places.join(",")]);
-        command.args(["--at-once", WORKERS, "--releases", &self.count.to_string()]);
+        command.args(["--at-once", WORKERS, "--releases", &self.bare_count.to_string()]);
         command.arg(image::root().join("e2e/charts/bench"));
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
@@ -475,7 +493,7 @@ impl Bench {
                 "bare client, {name}: {} writes in {:.2} s",
                 bare.writes, bare.seconds
             ));
-            phases.insert(name, bare);
+            phases.insert(name, bare.scaled(self.bare_count, self.count));
         }
         ensure!(child.wait()?.success(), "the bare client failed");
         let deleting = ["delete", "namespace"].map(str::to_owned);

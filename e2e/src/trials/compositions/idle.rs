@@ -1,6 +1,7 @@
 //! Many compositions that nobody touches: does anybody write?
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -43,24 +44,22 @@ impl std::fmt::Display for Idle {
     }
 }
 
-/// Creates this many compositions, a third of them of a chart that renders differently each time, and counts requests
-/// for a while.
+/// Creates this many compositions, a third of them of a chart that renders differently each time, a third of one with
+/// hooks, and counts requests for a while.
 ///
 /// # Errors
 /// When they are not released.
 pub fn run(rig: &Rig, compositions: usize, time: Duration) -> Result<Idle> {
     let namespace = rig.platform.namespace("idle")?;
-    let restless = TrialChart::named("random")?;
+    let (restless, hooked) = (TrialChart::named("random")?, TrialChart::named("hooks")?);
+    let third = compositions / 3;
     let charts = [
-        (
-            "restless",
-            std::path::PathBuf::from(restless.path()),
-            compositions / 3,
-        ),
+        ("restless", PathBuf::from(restless.path()), third),
+        ("hooked", PathBuf::from(hooked.path()), third),
         (
             "restful",
             image::root().join("e2e/charts/bench"),
-            compositions - compositions / 3,
+            compositions - 2 * third,
         ),
     ];
     for (name, folder, count) in &charts {

@@ -11,6 +11,7 @@ pub mod idle;
 pub mod large;
 pub mod names;
 pub mod namespaces;
+pub mod passes;
 pub mod soak;
 pub mod take_over;
 pub mod traces;

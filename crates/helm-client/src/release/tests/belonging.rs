@@ -276,6 +276,52 @@ async fn an_object_is_written_as_long_as_it_is_the_one_that_was_looked_at() {
 }
 
 #[tokio::test]
+async fn an_object_that_did_not_exist_is_created_or_looked_at_again() {
+    let current = authentic(1, Status::Deployed, &desired(&[]));
+    let begun = |script| {
+        Script::new(script)
+            .absent(&map("a"))
+            .signs_record(2, "pending-upgrade")
+    };
+    let is_new = |sent: &Value| assert_eq!(sent["metadata"]["resourceVersion"], "1");
+    let upgrade = async |script: &Script| {
+        let wanted = desired(&[("ConfigMap", "a")]);
+        releases(script)
+            .upgrade(&wanted, &observed(current.clone()))
+            .await
+    };
+
+    let created = begun("nobody came in between")
+        .on(Method::PATCH, &map("a"), is_new, 201, live("a", "42"))
+        .signs_record(1, "superseded")
+        .signs_record(2, "deployed");
+    upgrade(&created).await.unwrap();
+    created.finish();
+
+    let taken = |script| {
+        let conflict =
+            json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": "it has been modified"});
+        begun(script).on(Method::PATCH, &map("a"), is_new, 409, conflict)
+    };
+    let anothers = taken("one of another owner came in between")
+        .get(&map("a"), live("a", "43"))
+        .signs_record(2, "failed");
+    let refused = upgrade(&anothers).await.unwrap_err();
+    let chain = std::iter::successors(Some(&refused as &dyn std::error::Error), |error| error.source());
+    let chain: Vec<_> = chain.map(ToString::to_string).collect();
+    assert!(chain.concat().contains("current value is \"43\""), "{chain:?}");
+    anothers.finish();
+
+    let ours = taken("the answer to our own attempt was lost")
+        .get(&map("a"), live("a", "42"))
+        .applies_checked("a")
+        .signs_record(1, "superseded")
+        .signs_record(2, "deployed");
+    upgrade(&ours).await.unwrap();
+    ours.finish();
+}
+
+#[tokio::test]
 async fn a_revision_of_somebody_else_names_objects_and_is_never_applied() {
     let forged = unauthentic(
         2,
