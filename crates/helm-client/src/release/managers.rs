@@ -1,5 +1,6 @@
 //! Whose fields of an object count as drift: the managers that people use by hand, and the fields that are compared.
 
+use cluster::ObjectId;
 use cluster::fields::{Entry, Leaf, Path};
 use serde_json::Value;
 
@@ -43,4 +44,16 @@ pub(super) fn is_bookkeeping(path: &Path) -> bool {
     ]
     .iter()
     .any(|kept| path.starts_with(kept))
+}
+
+/// Labels and annotations of a Namespace: with them, whoever runs the cluster sets its Pod Security, quotas and mesh. So
+/// those that were added are no drift.
+pub(super) fn is_mark_of_namespace(id: &ObjectId, path: &Path) -> bool {
+    let resource = id.resource();
+    let path = path.to_string();
+    resource.kind == "Namespace"
+        && resource.group.is_empty()
+        && [".metadata.labels.", ".metadata.annotations."]
+            .iter()
+            .any(|marks| path.starts_with(marks))
 }

@@ -130,6 +130,42 @@ async fn a_field_that_was_changed_is_reported_with_its_manager_and_written_again
 }
 
 #[tokio::test]
+async fn what_others_add_to_the_labels_of_a_namespace_is_no_drift() {
+    const OWN: &str = "/api/v1/namespaces/own";
+    let own = ObjectId::of::<k8s_openapi::api::core::v1::Namespace>(None, "own").unwrap();
+    let deployed = stored(1, Status::Deployed, &desired(&[("Namespace", "own")]));
+    let labelled = |mode: &str, stray: &str| {
+        let mut namespace = owned("own");
+        namespace["metadata"]["labels"]["enforce"] = json!(mode);
+        namespace["metadata"]["annotations"][stray] = json!("x");
+        namespace["metadata"]["managedFields"] = json!([
+            {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:enforce": {}}}}},
+            {"manager": "kubectl-annotate", "operation": "Update", "fieldsV1": {
+                "f:metadata": {"f:annotations": {format!("f:{stray}"): {}}},
+            }},
+        ]);
+        namespace
+    };
+    for (live, expected) in [
+        (labelled("restricted", "quota"), 0),
+        (labelled("privileged", "quota"), 1),
+    ] {
+        let script = Script::new("labelled").get(OWN, live);
+        let script = script.on(
+            Method::PATCH,
+            &format!("{OWN}{DRY_RUN}"),
+            |_| {},
+            200,
+            labelled("restricted", "quota"),
+        );
+        let releases = releases_where(&script, [own.resource().clone()]);
+        let drifted = releases.drift(&deployed, &Policy::default()).await.unwrap();
+        assert_eq!(drifted.len(), expected, "{:?}", told_of(&drifted));
+        script.finish();
+    }
+}
+
+#[tokio::test]
 async fn a_field_that_was_added_by_hand_is_taken_over_so_that_an_apply_removes_it() {
     let added = || {
         edited(
