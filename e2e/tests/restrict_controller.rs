@@ -27,14 +27,15 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
         .get("roles", "composition:modests:restrict-controller:fixed")?
         .unwrap();
     let rules: Vec<String> = role["rules"].as_array().unwrap().iter().map(line).collect();
+    let records: Vec<String> = (1..=8)
+        .map(|revision| format!("sh.helm.release.v1.fixed.v{revision}"))
+        .collect();
     assert_eq!(
         rules,
         [
-            "/configmaps create,patch,delete fixed-web",
-            "/configmaps get,list,watch ",
-            "/secrets get,create,patch,delete sh.helm.release.v1.fixed.v1,sh.helm.release.v1.fixed.v2,sh.helm.release.v1.fixed.v3",
-            "/services create,patch,delete fixed-web",
-            "/services get,list,watch ",
+            "/configmaps,services create,patch,delete fixed-web",
+            "/configmaps,services get,list,watch ",
+            &format!("/secrets get,create,patch,delete {}", records.join(",")),
             "apps/deployments create,patch,delete fixed-web",
             "apps/deployments get,list,watch ",
         ]
