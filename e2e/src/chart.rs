@@ -9,6 +9,24 @@ use tempfile::TempDir;
 
 use crate::{Signer, Site, image};
 
+/// A Pod that never runs by itself; `EVENT` is replaced. It may exist where restricted Pod Security is enforced.
+const HELD_HOOK: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ .Release.Name }}-held
+  annotations:
+    helm.sh/hook: EVENT
+spec:
+  restartPolicy: Never
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+  nodeSelector: {nowhere: "true"}
+  containers:
+    - name: held
+      image: registry.invalid/none:1
+      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: ["ALL"]}}
+"#;
+
 /// A copy of a chart, to be changed and pushed.
 pub struct ChartFolder {
     folder: TempDir,
@@ -64,6 +82,14 @@ impl ChartFolder {
     /// When its folder is not there.
     pub fn write(&self, file: &str, text: &str) -> Result<()> {
         Ok(fs::write(self.path(file), text)?)
+    }
+
+    /// Adds a hook for this event, the Pod `<release>-held`. It runs until somebody sets its phase to `Succeeded`.
+    ///
+    /// # Errors
+    /// When the chart has no templates.
+    pub fn write_held_hook(&self, event: &str) -> Result<()> {
+        self.write("templates/held.yaml", &HELD_HOOK.replace("EVENT", event))
     }
 
     /// Packages the chart and pushes it to the site's registry; gives the `oci://` URL without the version.

@@ -10,36 +10,13 @@ use std::time::{Duration, Instant};
 
 const HOME: &str = "hand-over-wait";
 
-/// A hook that runs until the test marks it as complete, because there is no node.
-const HOOK: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata:
-  name: {{ .Release.Name }}-check
-  annotations:
-    helm.sh/hook: pre-install
-spec:
-  restartPolicy: Never
-  securityContext:
-    runAsNonRoot: true
-    seccompProfile:
-      type: RuntimeDefault
-  containers:
-    - name: check
-      image: none.example.org/none
-      securityContext:
-        allowPrivilegeEscalation: false
-        capabilities:
-          drop: ["ALL"]
-"#;
-
 #[test]
 fn the_next_controller_continues_a_wait_for_a_hook_that_runs_once() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
     let chart = ChartFolder::copy("web", "lingerer", "1.0.0")?;
-    chart.write("templates/check.yaml", HOOK)?;
+    chart.write_held_hook("pre-install")?;
     let package = chart.package(home.site())?;
     let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
     home.define("lingerer", &url, "1.0.0")?;
@@ -52,7 +29,7 @@ fn the_next_controller_continues_a_wait_for_a_hook_that_runs_once() -> Result<()
     home.wait_until("the type to be known to admission", || {
         Ok(home.apply(&composition()).ok())
     })?;
-    let hook = home.wait("pods", "web-check", |_| true);
+    let hook = home.wait("pods", "web-held", |_| true);
     let hook = hook.or_else(|error| {
         let composition = home.get("lingerers", "web")?.unwrap_or_default();
         Err(error.context(format!("the composition says {}", composition["status"])))
@@ -82,7 +59,7 @@ fn the_next_controller_continues_a_wait_for_a_hook_that_runs_once() -> Result<()
     home.kubectl(&[
         "patch",
         "pod",
-        "web-check",
+        "web-held",
         "--subresource=status",
         "--type=merge",
         "--patch",
@@ -95,7 +72,7 @@ fn the_next_controller_continues_a_wait_for_a_hook_that_runs_once() -> Result<()
         let statuses: Vec<_> = revisions.map(|revision| &revision["status"]).collect();
         Ok((statuses == ["deployed"]).then_some(()))
     })?;
-    let after = home.get("pods", "web-check")?.context("the hook was removed")?;
+    let after = home.get("pods", "web-held")?.context("the hook was removed")?;
     assert_eq!(after["metadata"]["uid"], hook["metadata"]["uid"], "it ran once");
     home.kubectl(&["delete", "lingerers", "web", "--timeout=90s"])?;
     end(second)

@@ -276,14 +276,11 @@ fn joined(rules: impl Iterator<Item = PolicyRule>) -> Vec<PolicyRule> {
     for rule in rules {
         let has_secrets = |rule: &PolicyRule| rule.resources.iter().flatten().any(|kind| kind == "secrets");
         let same = joined.iter_mut().find(|other| {
-            let fields = |rule: &PolicyRule| {
-                (
-                    rule.api_groups.clone(),
-                    rule.verbs.clone(),
-                    rule.resource_names.clone(),
-                )
-            };
-            fields(other) == fields(&rule) && !has_secrets(other) && !has_secrets(&rule)
+            other.api_groups == rule.api_groups
+                && other.verbs == rule.verbs
+                && other.resource_names == rule.resource_names
+                && !has_secrets(other)
+                && !has_secrets(&rule)
         });
         match same {
             Some(other) => other

@@ -57,8 +57,8 @@ const MAX_COMPILED_BYTES: usize = 16 << 20;
 /// Maximum memory of a search for the states it visits, in each direction.
 const MAX_SEARCH_BYTES: usize = 256 << 10;
 
-/// For so many searches at a time a pattern keeps memory. Without a number the library would ask the operating system
-/// for that of processors, at each pattern.
+/// For how many searches at a time a pattern keeps memory. The library's default is the number of processors, for which
+/// it asks the operating system at each pattern.
 const SEARCHES_AT_ONCE: usize = 2;
 
 impl Regexp {

@@ -135,8 +135,7 @@ impl Set {
         &mut self,
         texts: impl IntoIterator<Item = (&'n str, Str)>,
     ) -> Result<(), parse::Error> {
-        // By length, because few texts are as long as another, and hashing them all would take longer than comparing
-        // those.
+        // By length: few texts have the same length, and comparing those is cheaper than hashing all.
         let mut known: HashMap<usize, Vec<Parsed>> = HashMap::new();
         for (name, text) in texts {
             let name = Str::from(name);

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_look_is_current_as_long_as_the_watch_has_nothing_newer() {
         let at = |version: &str| Sight::At(version.to_owned());
-        let absent = |come_to: &str| Sight::Absent(Some(come_to.to_owned()));
+        let absent = |last_event: &str| Sight::Absent(Some(last_event.to_owned()));
         for (sight, is_current, is_current_later) in [
             (at("10"), true, true),
             (at("9"), true, false),

@@ -23,8 +23,8 @@ pub type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 pub enum Sight {
     /// Its kind is not watched there, or the first list has not arrived yet.
     Unknown,
-    /// It does not exist, or it lost its labels, as of this resource version; `None` if no event told how far the watch
-    /// has come.
+    /// It does not exist, or it lost its labels. With the resource version of the watch's last event, if there was one
+    /// since the list.
     Absent(Option<String>),
     /// It exists, at this resource version.
     At(String),
@@ -79,7 +79,7 @@ struct WatchState<K> {
     objects: HashMap<Name, CachedObject<K>>,
     listing: HashMap<Name, CachedObject<K>>,
     /// The resource version of the last event since the list; `None` before the first.
-    come_to: Option<String>,
+    last_event: Option<String>,
 }
 
 impl<K> Default for WatchState<K> {
@@ -90,7 +90,7 @@ impl<K> Default for WatchState<K> {
             has_more: false,
             objects: HashMap::new(),
             listing: HashMap::new(),
-            come_to: None,
+            last_event: None,
         }
     }
 }
@@ -175,7 +175,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
         let state = lock(&watch.state);
         match state.objects.get(id.name()) {
             Some(cached) => Sight::At(cached.version.clone()),
-            None if state.complete && !state.has_more => Sight::Absent(state.come_to.clone()),
+            None if state.complete && !state.has_more => Sight::Absent(state.last_event.clone()),
             None => Sight::Unknown,
         }
     }
@@ -245,7 +245,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
             Event::Init => {
                 self.listing.clear();
                 self.has_more = false;
-                self.come_to = None;
+                self.last_event = None;
                 Vec::new()
             }
             Event::InitApply(object) => {
@@ -259,7 +259,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
             }
             Event::InitDone => self.relisted(),
             Event::Apply(object) => {
-                self.come_to = object.resource_version();
+                self.last_event = object.resource_version();
                 let now = CachedObject::of(&object, owner);
                 let version = now.version.clone();
                 let owner = now.owner.clone();
@@ -272,7 +272,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
                 owner.filter(|_| moved).into_iter().collect()
             }
             Event::Delete(object) => {
-                self.come_to = object.resource_version();
+                self.last_event = object.resource_version();
                 let before = self.objects.remove(&object.name_any());
                 before.and_then(|before| before.owner).into_iter().collect()
             }
@@ -379,15 +379,15 @@ mod tests {
         let mut state = WatchState::default();
         for event in [Event::Init, Event::InitApply(object("1")), Event::InitDone] {
             state.take(event, owner);
-            assert_eq!(state.come_to, None);
+            assert_eq!(state.last_event, None);
         }
         state.take(Event::Apply(object("2")), owner);
-        assert_eq!(state.come_to.as_deref(), Some("2"));
+        assert_eq!(state.last_event.as_deref(), Some("2"));
         state.take(Event::Delete(object("3")), owner);
-        assert_eq!(state.come_to.as_deref(), Some("3"));
+        assert_eq!(state.last_event.as_deref(), Some("3"));
         // Something may have been deleted between the last event and a new list.
         state.take(Event::Init, owner);
-        assert_eq!(state.come_to, None);
+        assert_eq!(state.last_event, None);
     }
 
     #[test]

@@ -12,9 +12,6 @@ use helm::line::HelmLine;
 /// Largest file of a chart folder in Helm 3; Helm 4 only limits the total size.
 const MAX_FILE_HELM_3: u64 = 5 * 1024 * 1024;
 
-/// Most files of charts are smaller.
-const LEAST_BUFFER: usize = 16 * 1024;
-
 /// A chart on disk that could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -202,15 +199,14 @@ impl Walk {
                 path: path.to_owned(),
             });
         }
-        let length = self.read(path, &name)?;
-        self.files.push(File::new(name, &self.buffer[..length]));
+        self.read(path, &name)?;
+        self.files.push(File::new(name, &self.buffer));
         Ok(())
     }
 
-    /// Reads a file into the buffer and returns its length. No more is read than the limits allow, even if the file
-    /// grows meanwhile.
-    fn read(&mut self, path: &Path, name: &str) -> Result<usize, Error> {
-        let mut file = fs::File::open(path).map_err(|source| unread(path, source))?;
+    /// Reads a file into the buffer, and no more than the limits allow, even if the file grows meanwhile.
+    fn read(&mut self, path: &Path, name: &str) -> Result<(), Error> {
+        let file = fs::File::open(path).map_err(|source| unread(path, source))?;
         let size = file.metadata().map_err(|source| unread(path, source))?.len();
         if self.options.helm == HelmLine::Three && size > MAX_FILE_HELM_3 {
             return Err(Error::FileTooLarge {
@@ -226,25 +222,15 @@ impl Walk {
         if size > left {
             return Err(too_large());
         }
-        let mut length = 0;
-        loop {
-            if length == self.buffer.len() {
-                // One byte more than the file has, so that the next read finds its end.
-                let doubled = (2 * length).max(LEAST_BUFFER);
-                self.buffer.resize(doubled.max(size as usize + 1), 0);
-            }
-            match file.read(&mut self.buffer[length..]) {
-                Ok(0) => break,
-                Ok(read) => length += read,
-                Err(interrupted) if interrupted.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(unread(path, source)),
-            }
-            if length as u64 > left {
-                return Err(too_large());
-            }
+        self.buffer.clear();
+        self.buffer.reserve(size as usize + 1);
+        let read = file.take(left + 1).read_to_end(&mut self.buffer);
+        let read = read.map_err(|source| unread(path, source))? as u64;
+        if read > left {
+            return Err(too_large());
         }
-        self.size += length as u64;
-        Ok(length)
+        self.size += read;
+        Ok(())
     }
 }
 

@@ -46,14 +46,13 @@ pub(super) fn is_bookkeeping(path: &Path) -> bool {
     .any(|kept| path.starts_with(kept))
 }
 
-/// Labels and annotations of a Namespace: with them, whoever runs the cluster sets its Pod Security, quotas and mesh. So
-/// those that were added are no drift.
-pub(super) fn is_mark_of_namespace(id: &ObjectId, path: &Path) -> bool {
+/// Whether this is a label or an annotation of a Namespace. Cluster admins set Pod Security, quotas and service meshes
+/// with them, so added ones are no drift.
+pub(super) fn is_label_of_namespace(id: &ObjectId, path: &Path) -> bool {
     let resource = id.resource();
+    if resource.kind != "Namespace" || !resource.group.is_empty() {
+        return false;
+    }
     let path = path.to_string();
-    resource.kind == "Namespace"
-        && resource.group.is_empty()
-        && [".metadata.labels.", ".metadata.annotations."]
-            .iter()
-            .any(|marks| path.starts_with(marks))
+    path.starts_with(".metadata.labels.") || path.starts_with(".metadata.annotations.")
 }

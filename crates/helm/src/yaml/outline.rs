@@ -163,7 +163,7 @@ impl<'t> Outliner<'t> {
         }
     }
 
-    /// Whether a line of its own starts the flow collection that the last key or `-` has no value without.
+    /// Whether this line starts a flow collection that is the value of the key or `-` above it.
     fn awaits_flow(&self, column: usize, content: &str) -> bool {
         let last = self.levels.last();
         content.starts_with(['{', '[']) && last.is_some_and(|level| level.is_pending && level.column < column)

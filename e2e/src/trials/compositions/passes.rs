@@ -18,24 +18,6 @@ const NAME: &str = "web";
 /// Passes follow one another quickly.
 const RESYNC: (&str, &str) = ("COMPOSITION_CONTROLLER_RESYNC_INTERVAL", "3s");
 
-/// A hook that runs until somebody says that it has succeeded.
-const HELD: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata:
-  name: {{ .Release.Name }}-held
-  annotations:
-    helm.sh/hook: pre-upgrade
-spec:
-  restartPolicy: Never
-  securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
-  nodeSelector: {nowhere: "true"}
-  containers:
-    - name: main
-      image: registry.invalid/none:1
-      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: ["ALL"]}}
-"#;
-
 /// A composition with the management policy `observe` is not written, although its values and one of its objects
 /// change; after that, both are applied.
 ///
@@ -87,7 +69,7 @@ pub fn of_observed_only(rig: &Rig) -> Result<()> {
 pub fn of_older_generations(rig: &Rig) -> Result<()> {
     let trial = TrialChart::named("config-map")?;
     let chart = ChartFolder::copy_of(Path::new(&trial.path()), "slow", "1.0.0")?;
-    chart.write("templates/held.yaml", HELD)?;
+    chart.write_held_hook("pre-upgrade")?;
     let url = rig.push(chart.folder(), "slow")?;
     let (namespace, type_) = released(rig, "slow", &url, &BTreeMap::new())?;
     let first = namespace.wait(&type_.resource(), NAME, is_ready)?;

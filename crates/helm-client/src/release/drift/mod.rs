@@ -21,7 +21,7 @@ pub use policy::{InvalidPolicy, Mode, Policy};
 pub(super) use settled::Settled;
 
 use super::apply::{self, Force, put_as_is};
-use super::managers::{counted, is_bookkeeping, is_hand, is_mark_of_namespace};
+use super::managers::{counted, is_bookkeeping, is_hand, is_label_of_namespace};
 use super::migrate;
 use super::objects::{AT_ONCE, ObjectRef, Target};
 use super::obstacle::Obstacles;
@@ -313,7 +313,7 @@ fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath>
     {
         for leaf in entry.leaves(live) {
             let is_ours = of_ours.overlap(&leaf.path);
-            let is_left = is_bookkeeping(&leaf.path) || is_mark_of_namespace(id, &leaf.path);
+            let is_left = is_bookkeeping(&leaf.path) || is_label_of_namespace(id, &leaf.path);
             if !is_ours && leaf.value.is_some() && !is_left {
                 let writer = drifted.len() < TOLD_WRITERS;
                 drifted.push(path(id, leaf.path, None, leaf.value, live, writer));
