@@ -1,29 +1,42 @@
 //! Probes and metrics over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::Metrics;
 
+/// How long `/readyz` waits for a process that is not ready yet: less than the second after which a kubelet gives up.
+/// Answered at once, a probe that comes while a process starts would only be repeated at its next period.
+const READY_WITHIN: Duration = Duration::from_millis(700);
+
 /// Whether the process can do its work, reported by `/readyz`; not ready at first. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<AtomicBool>);
+pub struct Readiness(Arc<watch::Sender<bool>>);
 
 impl Readiness {
     /// Sets the readiness.
     pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Relaxed);
+        self.0.send_replace(ready);
     }
 
     /// Whether the process is ready.
     pub fn is_ready(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        *self.0.borrow()
+    }
+
+    /// Whether the process is ready now, or becomes ready in this time.
+    async fn is_ready_within(&self, time: Duration) -> bool {
+        let mut ready = self.0.subscribe();
+        let becomes = timeout(time, ready.wait_for(|ready| *ready)).await;
+        becomes.is_ok_and(|ready| ready.is_ok())
     }
 }
 
@@ -37,7 +50,7 @@ pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
 }
 
 async fn ready(State(readiness): State<Readiness>) -> Response {
-    if readiness.is_ready() {
+    if readiness.is_ready_within(READY_WITHIN).await {
         "ok".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready").into_response()
@@ -68,7 +81,7 @@ mod tests {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_process_lives_from_the_start_and_is_ready_when_it_says_so() {
         let readiness = Readiness::default();
         let router = router(readiness.clone(), Metrics::new().unwrap());
@@ -79,6 +92,20 @@ mod tests {
         readiness.set(true);
         assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
         assert_eq!(get(&router, "/else").await.0, StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_waits_for_a_process_that_is_starting() {
+        let readiness = Readiness::default();
+        let router = router(readiness.clone(), Metrics::new().unwrap());
+        let started = async {
+            tokio::time::sleep(READY_WITHIN / 2).await;
+            readiness.set(true);
+        };
+        let (answer, ()) = tokio::join!(get(&router, "/readyz"), started);
+        assert_eq!(answer.0, StatusCode::OK);
+        readiness.set(false);
+        assert_eq!(get(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[tokio::test]
