@@ -17,8 +17,9 @@ use tokio::time::Instant;
 
 use super::context::{Context, FIELD_MANAGER};
 use super::controllers::Owner;
+use super::instances::{self, Instance};
 use super::plan::{Plan, Step};
-use super::{desired, history, instances, release_key};
+use super::{desired, history, release_key};
 use crate::bundle::{self, Installation, Platform, Stage};
 
 /// How long a new type may take until the API server serves it.
@@ -398,7 +399,7 @@ fn without_webhook(live: &CustomResourceDefinition, wanted: &CustomResourceDefin
         .then(|| json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}))
 }
 
-/// How many compositions are moved concurrently.
+/// How many compositions are moved or rewritten concurrently.
 const MOVED_AT_ONCE: usize = 10;
 
 /// How often moving a composition is tried in one pass.
@@ -435,21 +436,28 @@ async fn retire(
         .and_then(|status| status.stored_versions.clone());
     let stored = stored.unwrap_or_default();
     if stored.iter().any(|stored| stored == version) {
-        for instance in instances::list(through, None, cluster).await?.unwrap_or_default() {
-            match cluster
-                .merge(&instance.id(through)?, &json!({}), FIELD_MANAGER)
-                .await
-            {
-                Err(error) if !error.is_not_found() => return Err(error),
-                Ok(_) | Err(_) => {}
-            }
-        }
+        let instances = instances::list(through, None, cluster).await?.unwrap_or_default();
+        let rewrites: Vec<_> = instances
+            .iter()
+            .map(|instance| rewrite(instance, through, cluster).boxed())
+            .collect();
+        let rewrites = stream::iter(rewrites).buffer_unordered(MOVED_AT_ONCE);
+        rewrites.try_collect::<()>().await?;
         let stored: Vec<_> = stored.iter().filter(|stored| *stored != version).collect();
         let status = json!({ "storedVersions": stored });
         cluster.merge_status(&id, &status, FIELD_MANAGER).await?;
     }
     serve(without, cluster).await?;
     Ok(format!("retired version {version} of {}", without.name_any()))
+}
+
+/// Stores an object in the current storage version, unless it is gone.
+async fn rewrite(instance: &Instance, through: &ResourceId, cluster: &Cluster) -> Result<(), cluster::Error> {
+    let id = instance.id(through)?;
+    match cluster.merge(&id, &json!({}), FIELD_MANAGER).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// The object to apply, without status and the metadata that the server maintains.
