@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::objects::{AT_ONCE, Identity, ObjectRef, Target};
 use super::obstacle::Obstacles;
-use super::ownership::{Checked, Owner};
+use super::ownership::{Checked, Found, Owner};
 use super::{Error, Live, Progress, Tell, conflict};
 use crate::json;
 use crate::records::MANAGER;
@@ -81,11 +81,11 @@ pub(super) async fn check_ownership(
     let mut checked = Checked::new();
     while let Some((id, live)) = found.try_next().await.map_err(Error::objects("look for"))? {
         let Some(live) = live else { continue };
-        let uid = live.metadata.uid.clone().unwrap_or_default();
         owner
             .check(&json::of(&live))
             .map_err(|reason| not_ours(&id, action, reason))?;
-        checked.insert(id, uid);
+        let uid = live.metadata.uid.unwrap_or_default().into();
+        checked.insert(id, Found { uid, version: None });
     }
     Ok(checked)
 }
@@ -108,8 +108,8 @@ pub(super) fn not_ours(id: &ObjectId, action: &'static str, reason: String) -> E
 pub(super) struct Writing<'a> {
     pub(super) owner: &'a Owner,
     pub(super) force: &'a Force<'a>,
-    /// Those of the objects that existed and were found to belong to the release: they are written as long as their
-    /// UIDs have not changed.
+    /// Those of the objects that existed and were found to belong to the release: they are looked at again before they
+    /// are written if their UID has changed, or the version in which they were found.
     pub(super) checked: &'a Checked,
 }
 
@@ -159,8 +159,12 @@ pub(super) async fn write(
 }
 
 async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {
-    let mut object = target.manifest.clone();
-    how.owner.claim(&mut object);
+    let claimed = || {
+        let mut object = target.manifest.clone();
+        how.owner.claim(&mut object);
+        object
+    };
+    let mut object = claimed();
     let mut checked = target
         .id()
         .and_then(|id| Some((id, how.checked.get(id)?.clone())));
@@ -172,22 +176,20 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
             return Ok((made, true));
         }
         let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
-        checked = found.get(id).map(|uid| (id, uid.clone()));
+        checked = found.get(id).map(|found| (id, found.clone()));
     }
-    let Some((id, uid)) = checked else {
+    let Some((id, found)) = checked else {
         let put = put_as_is(cluster, target, &object, how.force).await;
         return put.map_err(Error::objects("write"));
     };
-    let of = |object: &mut Value, uid: &str| object["metadata"]["uid"] = uid.into();
-    of(&mut object, &uid);
+    found.pin(&mut object);
     match put_as_is(cluster, target, &object, how.force).await {
-        // In some charts, a hook removes an object that cannot be changed.
+        // Somebody has written it since, or removed it: in some charts, a hook removes an object that cannot be changed.
         Err(replaced) if replaced.is_conflict() && replaced.causes().is_empty() => {
-            let again = [target.clone()];
-            let live = check_ownership(cluster, again.iter(), how.owner, "update").await?;
-            match live.get(id) {
-                Some(uid) => of(&mut object, uid),
-                None => json::remove_uid(&mut object),
+            let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
+            let mut object = claimed();
+            if let Some(found) = found.get(id) {
+                found.pin(&mut object);
             }
             put_as_is(cluster, target, &object, how.force).await
         }

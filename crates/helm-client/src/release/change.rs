@@ -109,7 +109,17 @@ impl Releases {
                 Some(_) => objects.iter().collect(),
                 None => new.clone(),
             };
-            checked = apply::check_ownership(&self.cluster, looked_at.into_iter(), &spec.owner, word).await?;
+            let is_new: HashSet<&ObjectId> = new.iter().filter_map(|target| target.id()).collect();
+            let seen = looked_at
+                .iter()
+                .filter_map(|target| target.id())
+                .filter(|id| !is_new.contains(id))
+                .filter_map(|id| Some((id.clone(), self.settled.owned(id, &spec.owner)?)));
+            let seen: Checked = seen.collect();
+            let is_unseen = |target: &&Target| target.id().is_none_or(|id| !seen.contains_key(id));
+            let looked_at = looked_at.into_iter().filter(is_unseen);
+            checked = apply::check_ownership(&self.cluster, looked_at, &spec.owner, word).await?;
+            checked.extend(seen);
             let there = new.into_iter().filter_map(Target::id);
             let there = there.filter(|id| checked.contains_key(id));
             existing = Some(there.map(ObjectId::path).collect());
@@ -219,7 +229,7 @@ impl Releases {
             complete,
             ..
         } = change;
-        self.settled.note(&record, &written.objects);
+        self.settled.note(&self.owner(&record.release), &written.objects);
         // Below a foreign revision, one of ours may still have the status deployed.
         let is_over = |other: &Record| matches!(other.status(), Status::Uninstalled | Status::Deployed);
         let over = others.into_iter().filter(is_over);
@@ -332,7 +342,7 @@ impl Releases {
             return Ok(());
         }
         let owner = self.owner(&record.release);
-        if let Some(current) = current.filter(|current| current.is_authentic()) {
+        if current.is_some_and(Record::is_authentic) {
             let force = Force::set_in(&plan.deployed);
             let mut back = Written::default();
             let mut checked = Checked::new();
@@ -346,7 +356,7 @@ impl Releases {
                 checked: &checked,
             };
             apply::write(&self.cluster, &plan.deployed, &how, &mut back, &self.tell()).await?;
-            self.settled.note(current, &back.objects);
+            self.settled.note(&owner, &back.objects);
         }
         let made = remove::dropped(made, &plan.deployed);
         let removed = remove::remove(

@@ -150,6 +150,7 @@ impl Releases {
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
         if let Some(cached) = self.settled.get(id).filter(|cached| cached.print == print) {
+            self.settled.saw(id, owner, live);
             return Ok(cached.drifted);
         }
         let mut wanted = target.manifest.clone();
@@ -172,11 +173,8 @@ impl Releases {
             }
             Err(error) => return Err(error),
         };
-        let cached = CachedDrift {
-            print,
-            drifted: drifted.clone(),
-        };
-        self.settled.set(id, cached);
+        self.settled.set(id, CachedDrift::new(print, drifted.clone()));
+        self.settled.saw(id, owner, live);
         Ok(drifted)
     }
 
@@ -206,7 +204,7 @@ impl Releases {
             tracing::info!(object = %id, "corrected: {drifted}");
             corrected.push(live);
         }
-        self.settled.note(record, &corrected);
+        self.settled.note(&owner, &corrected);
         Ok(corrected)
     }
 

@@ -276,6 +276,69 @@ async fn an_object_is_written_as_long_as_it_is_the_one_that_was_looked_at() {
 }
 
 #[tokio::test]
+async fn an_object_that_nobody_wrote_since_is_not_looked_at() {
+    let at_version = |version: &str, parent: &str| {
+        let mut object = live("a", parent);
+        object["metadata"]["resourceVersion"] = json!(version);
+        object
+    };
+    let first = |script: &'static str| {
+        Script::new(script)
+            .get(&map("a"), live("a", "42"))
+            .signs_record(2, "pending-upgrade")
+            .on(Method::PATCH, &map("a"), |_| {}, 200, at_version("10", "42"))
+            .signs_record(1, "superseded")
+            .signs_record(2, "deployed")
+            .signs_record(3, "pending-upgrade")
+    };
+    let in_version = |sent: &Value| {
+        assert_eq!(sent["metadata"]["uid"], "uid-a");
+        assert_eq!(sent["metadata"]["resourceVersion"], "10");
+    };
+    let modified =
+        json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": "it has been modified"});
+    let written = |script: Script| script.on(Method::PATCH, &map("a"), in_version, 409, modified.clone());
+    let twice = async |script: &Script| {
+        let releases = releases(script);
+        let wanted = desired(&[("ConfigMap", "a")]);
+        let current = authentic(1, Status::Deployed, &wanted);
+        releases.upgrade(&wanted, &observed(current)).await.unwrap();
+        let current = authentic(2, Status::Deployed, &wanted);
+        releases.upgrade(&wanted, &observed(current)).await
+    };
+
+    let unmoved = first("nobody came in between")
+        .on(Method::PATCH, &map("a"), in_version, 200, at_version("11", "42"))
+        .signs_record(2, "superseded")
+        .signs_record(3, "deployed");
+    twice(&unmoved).await.unwrap();
+    unmoved.finish();
+
+    let moved = written(first("somebody has written it"))
+        .get(&map("a"), at_version("11", "42"))
+        .on(
+            Method::PATCH,
+            &map("a"),
+            |sent| assert_eq!(sent["metadata"].get("resourceVersion"), None),
+            200,
+            at_version("12", "42"),
+        )
+        .signs_record(2, "superseded")
+        .signs_record(3, "deployed");
+    twice(&moved).await.unwrap();
+    moved.finish();
+
+    let taken = written(first("somebody has taken it"))
+        .get(&map("a"), at_version("11", "43"))
+        // The attempt is undone as far as the object is still ours.
+        .get(&map("a"), at_version("11", "43"))
+        .signs_record(3, "failed");
+    let refused = twice(&taken).await.unwrap_err();
+    assert!(told(&refused).contains("current value is \"43\""), "{refused}");
+    taken.finish();
+}
+
+#[tokio::test]
 async fn an_object_that_did_not_exist_is_created_or_looked_at_again() {
     let current = authentic(1, Status::Deployed, &desired(&[]));
     let begun = |script| {
