@@ -19,7 +19,8 @@ RUN set -eu; \
     if [ -n "${RUST_VERSION:-}" ]; then export RUSTUP_TOOLCHAIN="$RUST_VERSION"; fi; \
     triple="$(rustc -vV | sed -n 's/^host: //p')"; \
     set -- core-provider composition-dynamic-controller chart-inspector multicluster-operator join-service kco web-server; \
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --workspace --release --features jemalloc \
+    RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" \
+        cargo build --locked --workspace --release --features jemalloc \
         --target "$triple" $(printf -- '--bin %s ' "$@"); \
     mkdir -p /out; \
     for program in "$@"; do cp "target/$triple/release/$program" "/out/$program"; done; \

@@ -9,7 +9,8 @@ SHELL := bash
 TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p')
 TRIPLE_VAR := $(shell echo $(TRIPLE) | tr 'a-z-' 'A-Z_')
 export CARGO_BUILD_TARGET := $(TRIPLE)
-export CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS := -C target-feature=+crt-static
+STATIC := -C target-feature=+crt-static
+export CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS := $(STATIC)
 
 # The demo: on a local cluster of its own, or on the cluster of the current kubeconfig (CLUSTER=current
 # REGISTRY=host/path).
@@ -25,8 +26,9 @@ HELM3 ?=
 # everywhere there is only one. `--locked` builds exactly what is in Cargo.lock, and fails if Cargo.toml does not match it.
 BUILD := cargo build --locked --workspace
 TEST := cargo test --locked --workspace
-# Release builds of the programs allocate with jemalloc.
-BUILD_RELEASE := cargo build --locked --workspace --release --features jemalloc
+# Release builds of the programs allocate with jemalloc. Packed relocations save a megabyte of memory in each process.
+BUILD_RELEASE := CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS='$(STATIC) -C link-arg=-Wl,-z,pack-relative-relocs' \
+	cargo build --locked --workspace --release --features jemalloc
 
 DEBUG := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/debug
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/release

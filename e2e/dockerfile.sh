@@ -42,7 +42,7 @@ for program in $(sed -n '/const IMAGES/,/];/p' e2e/dist/src/assembly.rs | grep -
     root=$("${buildah[@]}" mount "$container")
     files=$(cd "$root" && find . -type f | sort | tr '\n' ' ')
     [ "$files" = "./etc/ssl/certs/ca-certificates.crt ./program " ] || fail "$program: its image holds $files"
-    grep -q "^$program: 1.95.0 -C target-feature=+crt-static build --locked --workspace --release --features jemalloc" "$root/program" \
+    grep -q "^$program: 1.95.0 -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs build --locked --workspace --release --features jemalloc" "$root/program" \
         || fail "$program: was built by $(cat "$root/program")"
     runs=$("${buildah[@]}" inspect --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}}' "localhost/$program")
     [ "$runs" = "[/program] 65532:65532" ] || fail "$program: its image runs $runs"

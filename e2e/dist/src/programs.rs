@@ -11,6 +11,12 @@ use crate::assembly::{IMAGES, PROGRAMS, TARGETS, own_architecture};
 use crate::crates::Crates;
 use crate::progress;
 
+/// Flags of the compiler. With packed relocations, each process uses a megabyte less.
+const FLAGS: [&str; 2] = [
+    "-Ctarget-feature=+crt-static",
+    "-Clink-arg=-Wl,-z,pack-relative-relocs",
+];
+
 /// Builds the programs.
 #[derive(Debug, Args)]
 pub(crate) struct Build {
@@ -102,7 +108,7 @@ impl Build {
             .current_dir(&source)
             .env_remove("CARGO_BUILD_TARGET")
             .env_remove("RUSTFLAGS")
-            .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
+            .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"))
             .env("CARGO_TARGET_DIR", &work)
             .env("CARGO_INCREMENTAL", "0")
             .env("RUSTC_WRAPPER", source.join("e2e/dist/rustc.sh"))
