@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use api::{CompositionDefinition, annotations, labels};
 use charts::Charts;
 use charts::source::Limits;
-use cluster::{Cluster, ResourceId, ShardNews, ShardTimes, Sharding, Shards};
+use cluster::{Access, Cluster, ResourceId, ShardNews, ShardTimes, Sharding, Shards};
 use composition::plan::Growth;
 use composition::{Account, Schemas, chart_of, has_served};
 use helm_client::release::{self, Releases};
@@ -45,6 +45,10 @@ const LISTED_AT_ONCE: u32 = 25;
 /// How many seconds a type may take to be served after the controller has started.
 const SERVED_WITHIN: u32 = 60;
 
+/// How long the controller waits for its permissions. core-provider starts a new controller before it grants them, and
+/// grants them once the policies that bound them are in force.
+const ALLOWED_WITHIN: Duration = Duration::from_mins(2);
+
 impl Args {
     /// Runs the controller until it is asked to shut down.
     pub(crate) async fn run(self) -> Result<()> {
@@ -76,16 +80,21 @@ impl Args {
         served
     }
 
-    /// Waits until the type is served, and joins the replicas that share its shards.
+    /// Waits until the type is served and this controller may work on it, and joins the replicas that share its shards.
     async fn join(
         &self,
         process: &Process,
         telemetry: &Telemetry,
     ) -> Result<(ResourceId, Shards, UnboundedReceiver<ShardNews>)> {
-        let served = self.served(process).await;
-        telemetry.started(served.is_ok());
-        let resource = served?;
-        let (shards, news) = process.share(self.sharding(process.cluster()).await).await?;
+        let sharding = self.sharding(process.cluster()).await;
+        let starting =
+            async { tokio::try_join!(self.served(process), allowed(&sharding, process.cluster())) };
+        let Some(started) = process.shutdown().run_until_cancelled(starting).await else {
+            bail!("asked to shut down before it started");
+        };
+        telemetry.started(started.is_ok());
+        let (resource, ()) = started?;
+        let (shards, news) = process.share(sharding).await?;
         Ok((resource, shards, news))
     }
 
@@ -298,6 +307,17 @@ impl Args {
         };
         Ok(Some(ReleaseKey::new(cluster.clone(), namespace, name)?))
     }
+}
+
+/// Waits until this process may use the Leases of its shards, which is the last permission that core-provider grants.
+async fn allowed(sharding: &Sharding, cluster: &Cluster) -> Result<()> {
+    let mut needed = Vec::new();
+    for lease in sharding.leases() {
+        let lease = shards::lease(&sharding.namespace, &lease)?;
+        needed.push(Access::to("patch", lease.resource(), lease.namespace()).named(lease.name()));
+    }
+    let allowed = cluster.wait_until_allowed(&needed, ALLOWED_WITHIN).await;
+    allowed.context("this controller has no permissions")
 }
 
 /// Watches the definitions. When one changes, the compositions that it governs are requeued; those that wait for their

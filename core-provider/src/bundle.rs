@@ -537,21 +537,23 @@ pub(crate) mod tests {
                 "RoleBinding/fireworksapps-v1-1-6-provider",
                 "Secret/fireworksapps.composition.krateo.io-release-key",
                 "ConfigMap/fireworksapps-v1-1-6-bound",
+                "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-bundles",
+                "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-bundles",
                 "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own",
                 "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-own",
                 "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants",
                 "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-grants",
-                "ServiceAccount/fireworksapps-v1-1-6",
                 "ClusterRole/fireworksapps-v1-1-6",
                 "ClusterRoleBinding/fireworksapps-v1-1-6",
-                "Role/fireworksapps-v1-1-6",
-                "RoleBinding/fireworksapps-v1-1-6",
                 "ClusterRole/fireworksapps-v1-1-6-inspector",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-inspector",
                 "ClusterRole/fireworksapps-v1-1-6-namespaces",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-namespaces",
                 "Role/fireworksapps-v1-1-6-release-key",
                 "RoleBinding/fireworksapps-v1-1-6-release-key",
+                "Role/fireworksapps-v1-1-6",
+                "RoleBinding/fireworksapps-v1-1-6",
+                "ServiceAccount/fireworksapps-v1-1-6",
                 "ConfigMap/fireworksapps-v1-1-6-configmap",
                 "ConfigMap/fireworksapps-v1-1-6-jsonschema-configmap",
                 "Service/fireworksapps-v1-1-6-controller-service",
@@ -817,14 +819,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_own_policy_covers_all_kinds_in_bundles() {
+    fn a_policy_covers_all_kinds_in_bundles() {
         let objects = most();
-        let own = objects
-            .iter()
-            .find(|o| named(o) == "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own");
-        let rules = &own.unwrap()["spec"]["matchConstraints"]["resourceRules"];
-        let covers = |group: &str, plural: &str| {
-            rules.as_array().unwrap().iter().any(|rule| {
+        let policy = |of: &str| {
+            let name = format!("ValidatingAdmissionPolicy/fireworksapps-v1-1-6-{of}");
+            let policy = objects.iter().find(|o| named(o) == name);
+            policy.unwrap()["spec"]["matchConstraints"].clone()
+        };
+        let covers = |policy: &Value, group: &str, plural: &str| {
+            policy["resourceRules"].as_array().unwrap().iter().any(|rule| {
                 let lists = |field: &str, text: &str| rule[field].as_array().unwrap().contains(&json!(text));
                 lists("apiGroups", group)
                     && lists("resources", plural)
@@ -833,6 +836,11 @@ pub(crate) mod tests {
                         .all(|verb| lists("operations", verb))
             })
         };
+        let bundles = policy("bundles");
+        assert_eq!(
+            bundles["objectSelector"],
+            json!({"matchExpressions": [{"key": labels::CONTROLLER_RESOURCE, "operator": "Exists"}]})
+        );
         for object in &objects {
             let version = object["apiVersion"].as_str().unwrap();
             let group = version.rsplit_once('/').map_or("", |(group, _)| group);
@@ -840,11 +848,23 @@ pub(crate) mod tests {
             let plural = kind
                 .strip_suffix('y')
                 .map_or(format!("{kind}s"), |stem| format!("{stem}ies"));
-            assert!(covers(group, &plural), "{} is not covered", named(object));
+            assert!(
+                covers(&bundles, group, &plural),
+                "{} is not covered",
+                named(object)
+            );
             let marked = &object["metadata"]["labels"][labels::CONTROLLER_RESOURCE];
             assert_eq!(marked, "fireworksapps", "{}", named(object));
         }
-        assert!(covers("composition.krateo.io", "fireworksapps"));
+        let own = policy("own");
+        assert_eq!(own["objectSelector"], Value::Null);
+        for (group, plural) in [
+            ("composition.krateo.io", "fireworksapps"),
+            ("core.krateo.io", "compositiondefinitions"),
+            ("", "secrets"),
+        ] {
+            assert!(covers(&own, group, plural), "{plural} is not covered");
+        }
     }
 
     #[test]
@@ -862,9 +882,12 @@ pub(crate) mod tests {
             let name = |of: &&str| format!("ValidatingAdmissionPolicy/fireworksapps-v1-1-6-{of}");
             of.iter().map(name).collect()
         };
-        assert_eq!(policies(false), named(&["own", "grants"]));
+        assert_eq!(policies(false), named(&["bundles", "own", "grants"]));
         // The one that is checked to be in force comes last.
-        assert_eq!(policies(true), named(&["own", "clusterroles", "roles", "grants"]));
+        assert_eq!(
+            policies(true),
+            named(&["bundles", "own", "clusterroles", "roles", "grants"])
+        );
     }
 
     #[test]

@@ -16,7 +16,11 @@ pub enum Asset {
     GrantsPolicy,
     /// Puts it in force.
     GrantsPolicyBinding,
-    /// Policy: what no controller may write.
+    /// Policy: no controller may write the objects of a bundle.
+    BundlesPolicy,
+    /// Puts it in force.
+    BundlesPolicyBinding,
+    /// Policy: what else no controller may write.
     OwnPolicy,
     /// Puts it in force.
     OwnPolicyBinding,
@@ -86,21 +90,25 @@ pub enum Stage {
     Key,
     /// The bound of the controller, and the policies that enforce it.
     Bounding,
-    /// The controller and its permissions.
-    Controller,
+    /// What the controller and chart-inspector are allowed for the type.
+    Permissions,
+    /// The controller itself, its account and its environment. It waits until it has its permissions.
+    Workload,
 }
 
 impl Asset {
     /// All templates, in the order in which their objects are applied. They are removed in reverse order, so that the
     /// controller's mark is removed last. The bound and its policies are applied before the controller gets any
     /// permission.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::ProviderClusterRole,
         Self::ProviderClusterRoleBinding,
         Self::ProviderRole,
         Self::ProviderRoleBinding,
         Self::ReleaseKey,
         Self::BoundConfigMap,
+        Self::BundlesPolicy,
+        Self::BundlesPolicyBinding,
         Self::OwnPolicy,
         Self::OwnPolicyBinding,
         Self::ClusterRolesPolicy,
@@ -110,11 +118,8 @@ impl Asset {
         // Last of the policies: it is the one that is checked to be in force, and vouches for those before it.
         Self::GrantsPolicy,
         Self::GrantsPolicyBinding,
-        Self::ServiceAccount,
         Self::ClusterRole,
         Self::ClusterRoleBinding,
-        Self::Role,
-        Self::RoleBinding,
         Self::InspectorClusterRole,
         Self::InspectorClusterRoleBinding,
         Self::NamespacesClusterRole,
@@ -123,6 +128,10 @@ impl Asset {
         Self::ReleaseKeyRoleBinding,
         Self::SecretRole,
         Self::SecretRoleBinding,
+        // Last of the permissions: a controller that may use its Leases has the others too.
+        Self::Role,
+        Self::RoleBinding,
+        Self::ServiceAccount,
         Self::ConfigMap,
         Self::JsonSchemaConfigMap,
         Self::Service,
@@ -130,7 +139,7 @@ impl Asset {
         Self::Deployment,
     ];
 
-    /// The stage in which its object is applied: the bound of the controller comes before anything that lets it act.
+    /// The stage in which its object is applied: the bound of the controller comes before anything that it is allowed.
     pub fn stage(self) -> Stage {
         match self {
             Self::ProviderClusterRole => Stage::Mark,
@@ -139,14 +148,15 @@ impl Asset {
             Self::BoundConfigMap
             | Self::GrantsPolicy
             | Self::GrantsPolicyBinding
+            | Self::BundlesPolicy
+            | Self::BundlesPolicyBinding
             | Self::OwnPolicy
             | Self::OwnPolicyBinding
             | Self::ClusterRolesPolicy
             | Self::ClusterRolesPolicyBinding
             | Self::RolesPolicy
             | Self::RolesPolicyBinding => Stage::Bounding,
-            Self::ServiceAccount
-            | Self::ClusterRole
+            Self::ClusterRole
             | Self::ClusterRoleBinding
             | Self::Role
             | Self::RoleBinding
@@ -157,12 +167,13 @@ impl Asset {
             | Self::ReleaseKeyRole
             | Self::ReleaseKeyRoleBinding
             | Self::SecretRole
-            | Self::SecretRoleBinding
+            | Self::SecretRoleBinding => Stage::Permissions,
+            Self::ServiceAccount
             | Self::ConfigMap
             | Self::JsonSchemaConfigMap
             | Self::Service
             | Self::ValidatingWebhook
-            | Self::Deployment => Stage::Controller,
+            | Self::Deployment => Stage::Workload,
         }
     }
 
@@ -189,6 +200,8 @@ impl Asset {
             Self::BoundConfigMap => asset!("cdc-bound/configmap.yaml"),
             Self::GrantsPolicy => asset!("cdc-bound/grants-policy.yaml"),
             Self::GrantsPolicyBinding => asset!("cdc-bound/grants-policybinding.yaml"),
+            Self::BundlesPolicy => asset!("cdc-bound/bundles-policy.yaml"),
+            Self::BundlesPolicyBinding => asset!("cdc-bound/bundles-policybinding.yaml"),
             Self::OwnPolicy => asset!("cdc-bound/own-policy.yaml"),
             Self::OwnPolicyBinding => asset!("cdc-bound/own-policybinding.yaml"),
             Self::ClusterRolesPolicy => asset!("cdc-bound/clusterroles-policy.yaml"),

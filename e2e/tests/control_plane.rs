@@ -39,3 +39,4 @@ mod rotate_key;
 mod run_installer_hooks;
 mod serve_clusters;
 mod serve_joined_cluster;
+mod start_controller;

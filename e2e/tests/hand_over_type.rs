@@ -8,6 +8,7 @@ use e2e::platform::{NAMESPACE, RELEASE};
 use e2e::scenario::condition;
 use e2e::{ChartFolder, HostPlatform, Namespace, progress};
 use local_cluster::registry::Settings;
+use serde_json::Value;
 
 const FIRST: &str = "hand-over-first";
 const SECOND: &str = "hand-over-second";
@@ -30,10 +31,10 @@ fn a_controller_never_has_rights_without_policies() -> Result<()> {
         first.wait("clusterrole", &role, |role| {
             role["metadata"]["labels"][owner] == namespace.namespace()
         })?;
+        let is_theirs = |object: &Value| object["metadata"]["labels"][owner] == namespace.namespace();
+        first.wait("clusterrolebinding", BASE, is_theirs)?;
         let deployment = format!("{BASE}-controller");
-        first.platform().wait("deployments", &deployment, |deployment| {
-            deployment["metadata"]["labels"][owner] == namespace.namespace()
-        })
+        first.platform().wait("deployments", &deployment, is_theirs)
     };
     first.define("baton", &url, "1.0.0")?;
     is_run_for(&first)?;
@@ -57,7 +58,7 @@ fn a_controller_never_has_rights_without_policies() -> Result<()> {
 /// Checked by core-provider's writes, in order.
 fn bounded_at_all_times(platform: &HostPlatform, mark: local_cluster::audit::Mark) -> Result<()> {
     let account = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
-    let bounds: BTreeSet<_> = ["grants", "own"]
+    let bounds: BTreeSet<_> = ["grants", "bundles", "own"]
         .iter()
         .flat_map(|of| {
             ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]

@@ -74,16 +74,14 @@ fn a_controller_writes_only_metadata_and_status_of_compositions() -> Result<()> 
     assert_eq!(moved["spec"]["farewell"], Value::Null, "a value was filled in");
     scenario.kubectl(&["delete", MOVED[0], MOVED[1], "--timeout=90s"])?;
 
-    for (what, object) in forbidden() {
+    for (what, object, policy) in forbidden() {
         let said = create_as_controller(&scenario, &object)?;
         progress(format_args!("{what}: {said:?}"));
         let said = said.unwrap_or_default();
-        assert!(
-            said.contains("ValidatingAdmissionPolicy 'limiteds-v1-0-0-own'"),
-            "{what}: {said:?}"
-        );
+        let policy = format!("ValidatingAdmissionPolicy 'limiteds-v1-0-0-{policy}'");
+        assert!(said.contains(&policy), "{what}: {said:?}");
     }
-    Ok(())
+    keeps_bundles(&scenario)
 }
 
 /// What a controller tries with compositions: the attempt, the version whose controller it is, and whether that is
@@ -156,7 +154,7 @@ fn attempts() -> Vec<(&'static str, u8, bool, Vec<&'static str>)> {
 }
 
 /// Objects that no controller may create.
-fn forbidden() -> [(&'static str, Value); 3] {
+fn forbidden() -> [(&'static str, Value, &'static str); 4] {
     let webhook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "forged", "labels": {"krateo.io/controller-resource": "limiteds"}}, "webhooks": [],
@@ -166,11 +164,44 @@ fn forbidden() -> [(&'static str, Value); 3] {
         "metadata": {"name": "others.composition.krateo.io-release-key", "namespace": NAMESPACE},
         "data": {"key": "Zm9yZ2Vk"},
     });
+    let token = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {
+            "name": "token", "namespace": HOME, "labels": {"owner": "helm"},
+            "annotations": {"kubernetes.io/service-account.name": "default"},
+        },
+    });
     [
-        ("a composition", composition("made", 1, 1)),
-        ("a webhook of a bundle", webhook),
-        ("the key of a type that is to come", key),
+        ("a composition", composition("made", 1, 1), "own"),
+        ("a webhook of a bundle", webhook, "bundles"),
+        ("the key of a type that is to come", key, "own"),
+        ("the token of an account", token, "own"),
     ]
+}
+
+/// The label that makes an object one of a bundle counts before a write and after it.
+fn keeps_bundles(scenario: &Namespace) -> Result<()> {
+    let platform = Namespace::of(NAMESPACE, scenario.site());
+    let refusal = "ValidatingAdmissionPolicy 'limiteds-v1-0-0-bundles'";
+    let mark = "krateo.io/controller-resource";
+    scenario.kubectl(&["create", "configmap", "plain"])?;
+    let [marking, unmarking] = [format!("{mark}=limiteds"), format!("{mark}-")];
+    let attempts: [(&Namespace, &[&str]); 4] = [
+        (scenario, &["label", "configmap", "plain", &marking]),
+        (
+            &platform,
+            &["label", "configmap", "limiteds-v2-0-0-bound", &unmarking],
+        ),
+        (&platform, &["delete", "configmap", "limiteds-v2-0-0-bound"]),
+        (&platform, &["delete", "deployment", "limiteds-v1-0-0-controller"]),
+    ];
+    for (place, arguments) in attempts {
+        let said = as_controller(place, 1, arguments).unwrap_or_default();
+        ensure!(said.contains(refusal), "{arguments:?}: {said:?}");
+    }
+    let plain = as_controller(scenario, 1, &["label", "configmap", "plain", "a=b"]);
+    ensure!(plain.is_none(), "{plain:?}");
+    Ok(())
 }
 
 fn composition(name: &str, through: u8, label: u8) -> Value {

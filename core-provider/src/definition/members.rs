@@ -16,6 +16,8 @@ const LOOKED_AT_AT_ONCE: usize = 8;
 pub(crate) struct Member {
     pub(crate) id: ObjectId,
     pub(crate) wanted: Value,
+    /// True when an object of this name exists, whatever it contains.
+    pub(crate) exists: bool,
     /// True when applying it would change nothing.
     pub(crate) in_place: bool,
     /// The stage in which it is applied.
@@ -47,14 +49,24 @@ async fn member(
 ) -> Result<Member, cluster::Error> {
     let Object { stage, body: wanted } = object;
     let id = cluster.locate(&wanted, namespace).await?;
-    let in_place = match is_in_place(&id, &wanted, cluster, placed).await {
-        // The roles that let us read and write policies and the key are part of the bundle, and may not exist yet.
-        Err(error) if error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding) => false,
-        in_place => in_place?,
+    // The roles that let us read and write policies and the key are part of the bundle, and may not exist yet.
+    let is_early =
+        |error: &cluster::Error| error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding);
+    let live = match cluster.get::<Value>(&id).await {
+        Err(error) if is_early(&error) => None,
+        live => live?,
+    };
+    let in_place = match &live {
+        None => false,
+        Some(live) => match is_in_place(&id, &wanted, live, cluster, placed).await {
+            Err(error) if is_early(&error) => false,
+            in_place => in_place?,
+        },
     };
     Ok(Member {
         id,
         wanted,
+        exists: live.is_some(),
         in_place,
         stage,
     })
@@ -80,20 +92,18 @@ pub(super) async fn keyed(
 async fn is_in_place(
     id: &ObjectId,
     wanted: &Value,
+    live: &Value,
     cluster: &Cluster,
     placed: &Placed,
 ) -> Result<bool, cluster::Error> {
-    let Some(live) = cluster.get::<Value>(id).await? else {
-        return Ok(false);
-    };
-    if placed.holds(id, wanted, &live) {
+    if placed.holds(id, wanted, live) {
         return Ok(true);
     }
     let how = Apply::by(FIELD_MANAGER).force().dry_run();
     let would_be = cluster.apply(id, wanted, &how).await?.object;
-    let in_place = without_bookkeeping(&live) == without_bookkeeping(&would_be);
+    let in_place = without_bookkeeping(live) == without_bookkeeping(&would_be);
     if in_place {
-        placed.note(id, wanted, &live);
+        placed.note(id, wanted, live);
     }
     Ok(in_place)
 }

@@ -345,8 +345,7 @@ fn advance(
         steps.extend(before);
         steps.extend(of_type);
     }
-    steps.extend(proof(&active.bundle, &active.target));
-    steps.extend(missing(at(Stage::Controller)));
+    steps.extend(controlling(&active.bundle, &active.target, !is_in_type(active)));
     if !steps.is_empty() {
         return Ok(underway(steps));
     }
@@ -412,7 +411,7 @@ fn keyed(members: &[Member]) -> Vec<Step> {
 /// True when the bound and everything that is applied after its proof is in place.
 fn is_proven(members: &[Member]) -> bool {
     let is_whole = |stage: Stage| at(members, stage).all(|member| member.in_place);
-    is_whole(Stage::Bounding) && is_whole(Stage::Controller)
+    is_whole(Stage::Bounding) && is_whole(Stage::Permissions) && is_whole(Stage::Workload)
 }
 
 /// Applies the bound and its policies.
@@ -431,7 +430,24 @@ fn bounding(members: &[Member]) -> Vec<Step> {
     steps
 }
 
-/// Waits until the policies are in force, before the controller gets any permission.
+/// Applies the controller and its permissions, but no permission before the policies are in force.
+///
+/// The first controller of a version starts meanwhile, and waits for its permissions. If the version was served before,
+/// there may be permissions for releases, which an earlier controller of this name had: then the controller comes last.
+fn controlling(members: &[Member], target: &Target, is_version_new: bool) -> Vec<Step> {
+    let at = |stage: Stage| at(members, stage);
+    let is_first = is_version_new && at(Stage::Permissions).all(|member| !member.exists);
+    let workload = missing(at(Stage::Workload));
+    let proof = proof(members, target).into_iter();
+    let permissions = missing(at(Stage::Permissions));
+    if is_first {
+        workload.chain(proof).chain(permissions).collect()
+    } else {
+        proof.chain(permissions).chain(workload).collect()
+    }
+}
+
+/// Waits until the policies are in force.
 fn proof(members: &[Member], target: &Target) -> Option<Step> {
     if is_proven(members) {
         return None;
@@ -485,8 +501,7 @@ fn replacing(stand_in: &StandIn) -> Vec<Step> {
     steps.extend(missing(at(bundle, Stage::Own)));
     steps.extend(keyed(bundle));
     steps.extend(bounding(bundle));
-    steps.extend(proof(bundle, target));
-    steps.extend(missing(at(bundle, Stage::Controller)));
+    steps.extend(controlling(bundle, target, false));
     steps
 }
 
@@ -675,6 +690,7 @@ mod tests {
         Member {
             id: id(name),
             wanted: json!({}),
+            exists: in_place,
             in_place,
             stage,
         }
@@ -694,7 +710,8 @@ mod tests {
             bundle: vec![
                 member("account", Stage::Mark, true),
                 member("bound", Stage::Bounding, true),
-                member("config", Stage::Controller, true),
+                member("permission", Stage::Permissions, true),
+                member("config", Stage::Workload, true),
             ],
             target: crate::bundle::tests::target(),
             bound: BoundStatus::default(),
@@ -853,7 +870,8 @@ mod tests {
             let mut wanted = running();
             wanted.live = live;
             wanted.bundle = vec![
-                member("config", Stage::Controller, false),
+                member("config", Stage::Workload, false),
+                member("permission", Stage::Permissions, false),
                 member("bound", Stage::Bounding, false),
                 member("key", Stage::Key, false),
                 member("own", Stage::Own, false),
@@ -871,12 +889,19 @@ mod tests {
             "await",
             "apply bound",
             "type",
-            "prove",
             "apply config",
+            "prove",
+            "apply permission",
         ];
         check(with_bundle(None), &of_new, Standing::Underway);
         let without_version = crd(&source("1.0.0"));
         check(with_bundle(Some(without_version)), &of_new, Standing::Underway);
+        // What has a permission already is not changed before the proof.
+        let mut partly = with_bundle(None);
+        partly.bundle[1].exists = true;
+        let mut of_known = of_new;
+        of_known[8..].copy_from_slice(&["prove", "apply permission", "apply config"]);
+        check(partly, &of_known, Standing::Underway);
         // A version that is served may have a running controller: its type comes first.
         let mut served = running().desired;
         served.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
@@ -890,6 +915,7 @@ mod tests {
             "await",
             "apply bound",
             "prove",
+            "apply permission",
             "apply config",
         ];
         check(with_bundle(Some(served)), &of_served, Standing::Underway);
@@ -925,6 +951,7 @@ mod tests {
                 "await",
                 "apply bound",
                 "prove",
+                "apply permission",
                 "apply config",
             ],
             Standing::Underway,
@@ -937,7 +964,8 @@ mod tests {
         active.bundle = vec![
             member("mark", Stage::Mark, false),
             member("bound", Stage::Bounding, false),
-            member("config", Stage::Controller, false),
+            member("permission", Stage::Permissions, false),
+            member("config", Stage::Workload, false),
         ];
         active.relocation = Some(Relocation {
             running: None,
@@ -971,7 +999,7 @@ mod tests {
             stage: if name.ends_with("key") {
                 Stage::Key
             } else {
-                Stage::Controller
+                Stage::Workload
             },
         };
         FormerController {
@@ -1232,7 +1260,7 @@ mod tests {
     fn objects_of_other_definitions_of_a_type_stay() {
         let object = |namespace: &str, name: &str| Located {
             id: ObjectId::of::<ConfigMap>(Some(namespace), name).unwrap(),
-            stage: Stage::Controller,
+            stage: Stage::Workload,
         };
         let policy = || Located {
             id: ObjectId::of::<ClusterRole>(None, "policy").unwrap(),
@@ -1275,13 +1303,15 @@ mod tests {
         let member = |name: &str, stage: Stage| Member {
             id: id(name),
             wanted: json!({}),
+            exists: false,
             in_place: false,
             stage,
         };
         let bundle = vec![
             member("account", Stage::Mark),
             member("policy", Stage::Bounding),
-            member("deployment", Stage::Controller),
+            member("permission", Stage::Permissions),
+            member("deployment", Stage::Workload),
         ];
         let leaving = Leaving {
             grants: Vec::new(),
@@ -1305,6 +1335,7 @@ mod tests {
                 "await",
                 "apply policy",
                 "prove",
+                "apply permission",
                 "apply deployment",
                 "remove web"
             ]

@@ -453,8 +453,9 @@ mod tests {
             grants: vec![Member {
                 id: id("own-grant"),
                 wanted: serde_json::Value::Null,
+                exists: true,
                 in_place: true,
-                stage: Stage::Controller,
+                stage: Stage::Own,
             }],
             needed: Vec::new(),
         };
