@@ -223,8 +223,12 @@ async fn finish(
     } = stored;
     let composition = release.composition;
     let (objects, drifted) = if derive::looks_at_objects(composition, &rights, &standing.release) {
-        let key = Key::of_composition(composition);
-        ctx.watches.follow(&key, objects.iter());
+        // Objects that are about to be removed need no new watches: after a restart, deleting many compositions would
+        // start and end some for each.
+        if !composition.deleting {
+            ctx.watches
+                .follow(&Key::of_composition(composition), objects.iter());
+        }
         let (looks, records) = (&mut memory.objects, held.records());
         let look = look(release, records, objects, looks, &ctx.watches, &ctx.cluster);
         Box::pin(look).await?
