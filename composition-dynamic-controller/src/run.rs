@@ -22,6 +22,7 @@ use kube::runtime::watcher;
 use runtime::queue::{Capacity, Priority, Queue};
 use runtime::{Backoff, Process, Renders, Telemetry, chain};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
@@ -309,15 +310,23 @@ impl Args {
     }
 }
 
-/// Waits until this process may use the Leases of its shards, which is the last permission that core-provider grants.
+/// Waits until this process may use the Leases of its shards, the permission that core-provider grants last.
 async fn allowed(sharding: &Sharding, cluster: &Cluster) -> Result<()> {
     let mut needed = Vec::new();
     for lease in sharding.leases() {
         let lease = shards::lease(&sharding.namespace, &lease)?;
         needed.push(Access::to("patch", lease.resource(), lease.namespace()).named(lease.name()));
     }
-    let allowed = cluster.wait_until_allowed(&needed, ALLOWED_WITHIN).await;
-    allowed.context("this controller has no permissions")
+    let until = Instant::now() + ALLOWED_WITHIN;
+    loop {
+        match cluster.wait_until_allowed(&needed, ALLOWED_WITHIN).await {
+            Err(error) if error.is_transient() && Instant::now() < until => {
+                tracing::debug!(error = chain(&error), "could not ask for permissions");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            allowed => return allowed.context("could not wait for the permission to use the Leases"),
+        }
+    }
 }
 
 /// Watches the definitions. When one changes, the compositions that it governs are requeued; those that wait for their

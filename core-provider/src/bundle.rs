@@ -141,7 +141,7 @@ pub struct Installation<'i> {
 }
 
 impl Installation<'_> {
-    /// Every object of the controller for `target`, in the order in which they are applied.
+    /// Every object of the controller for `target`, in the order of `Asset::ALL`.
     ///
     /// # Errors
     /// When a template cannot be rendered.
@@ -193,7 +193,7 @@ pub const METRICS_PORT: u16 = 8080;
 /// The environment variable of a controller with that port.
 pub const METRICS_PORT_VARIABLE: &str = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT";
 
-/// Every object of the controller for `target`, in the order in which they are applied.
+/// Every object of the controller for `target`, in the order of `Asset::ALL`.
 pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<Object>, Error> {
     let mut variables = variables(target, platform);
     // The environment comes from the ConfigMap, so the pods have to be restarted when it changes.
@@ -819,7 +819,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_policy_covers_all_kinds_in_bundles() {
+    fn the_bundles_policy_covers_all_kinds_in_bundles_and_the_own_policy_the_others() {
         let objects = most();
         let policy = |of: &str| {
             let name = format!("ValidatingAdmissionPolicy/fireworksapps-v1-1-6-{of}");
@@ -935,6 +935,16 @@ pub(crate) mod tests {
         let objects = bundle(&target(), &platform(), &Templates::compiled_in()).unwrap();
         let stages: Vec<_> = objects.iter().map(|object| object.stage).collect();
         assert!(stages.is_sorted(), "{stages:?}");
+    }
+
+    #[test]
+    fn the_permission_for_leases_is_granted_last() {
+        let mut target = target();
+        target.secrets = BTreeMap::from([("team".into(), ["ca".to_owned()].into())]);
+        let objects = bundle(&target, &platform(), &Templates::compiled_in()).unwrap();
+        let mut permissions = objects.iter().filter(|object| object.stage == Stage::Permissions);
+        let last = permissions.next_back().unwrap();
+        assert_eq!(named(&last.body), "RoleBinding/fireworksapps-v1-1-6");
     }
 
     #[test]

@@ -97,8 +97,8 @@ pub enum Stage {
 }
 
 impl Asset {
-    /// All templates, in the order in which their objects are applied. They are removed in reverse order, so that the
-    /// controller's mark is removed last. The bound and its policies are applied before the controller gets any
+    /// All templates, in the order in which their objects are applied, except that the first controller of a version is
+    /// applied before its permissions. They are removed in reverse order, so that the controller's mark is removed last. The bound and its policies are applied before the controller gets any
     /// permission.
     pub const ALL: [Self; 34] = [
         Self::ProviderClusterRole,
@@ -128,7 +128,7 @@ impl Asset {
         Self::ReleaseKeyRoleBinding,
         Self::SecretRole,
         Self::SecretRoleBinding,
-        // Last of the permissions: a controller that may use its Leases has the others too.
+        // Last of the permissions: controllers wait for it, and by then the others are usually in force as well.
         Self::Role,
         Self::RoleBinding,
         Self::ServiceAccount,
@@ -139,7 +139,7 @@ impl Asset {
         Self::Deployment,
     ];
 
-    /// The stage in which its object is applied: the bound of the controller comes before anything that it is allowed.
+    /// The stage in which its object is applied: the bound of the controller comes before its permissions.
     pub fn stage(self) -> Stage {
         match self {
             Self::ProviderClusterRole => Stage::Mark,

@@ -20,11 +20,10 @@ fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
     };
     // The older one of two definitions owns a type.
     team.define("rival", &push("rival")?, "1.0.0")?;
-    home.platform()
-        .wait("deployments", "rivals-v1-0-0-controller", |_| true)?;
+    // The last object of the bundle of a new version.
+    home.platform().wait("rolebindings", "rivals-v1-0-0", |_| true)?;
     home.define("victim", &push("victim")?, "1.0.0")?;
-    home.platform()
-        .wait("deployments", "victims-v1-0-0-controller", |_| true)?;
+    home.platform().wait("rolebindings", "victims-v1-0-0", |_| true)?;
 
     let forged = [
         // The rival owns the victim's type, so the victim must not get it.

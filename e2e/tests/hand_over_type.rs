@@ -28,10 +28,8 @@ fn a_controller_never_has_rights_without_policies() -> Result<()> {
     let is_run_for = |namespace: &Namespace| {
         let role = format!("{BASE}-provider");
         let owner = "krateo.io/composition-definition-namespace";
-        first.wait("clusterrole", &role, |role| {
-            role["metadata"]["labels"][owner] == namespace.namespace()
-        })?;
         let is_theirs = |object: &Value| object["metadata"]["labels"][owner] == namespace.namespace();
+        first.wait("clusterrole", &role, is_theirs)?;
         first.wait("clusterrolebinding", BASE, is_theirs)?;
         let deployment = format!("{BASE}-controller");
         first.platform().wait("deployments", &deployment, is_theirs)

@@ -1,4 +1,4 @@
-//! What a controller's own policy refuses, whatever rights it has: here it has every right that RBAC knows.
+//! What a controller's policies refuse, whatever rights it has: here it has every right that RBAC knows.
 
 use anyhow::{Result, ensure};
 use e2e::platform::NAMESPACE;
@@ -25,7 +25,7 @@ const MOVED: [&str; 2] = ["limiteds.v2-0-0.composition.krateo.io", "moved"];
 const MOVED_BEFORE: [&str; 2] = ["limiteds.v1-0-0.composition.krateo.io", "moved"];
 
 #[test]
-fn a_controller_writes_only_metadata_and_status_of_compositions() -> Result<()> {
+fn a_controller_writes_nothing_that_its_policies_forbid() -> Result<()> {
     let platform = HostPlatform::shared()?;
     let scenario = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
@@ -39,8 +39,9 @@ fn a_controller_writes_only_metadata_and_status_of_compositions() -> Result<()> 
     push(&next)?;
     for (name, version) in [("one", "1.0.0"), ("two", "2.0.0")] {
         scenario.define(name, &url, version)?;
-        let deployment = format!("limiteds-v{}-controller", version.replace('.', "-"));
-        Namespace::of(NAMESPACE, scenario.site()).wait("deployments", &deployment, |_| true)?;
+        // Granted once the policies are in force.
+        let binding = format!("limiteds-v{}", version.replace('.', "-"));
+        scenario.platform().wait("rolebindings", &binding, |_| true)?;
     }
     may_do_everything(&scenario)?;
     scenario.wait_until("the type", || Ok(scenario.apply(&composition("web", 1, 1)).ok()))?;
@@ -167,6 +168,7 @@ fn forbidden() -> [(&'static str, Value, &'static str); 4] {
     let token = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {
+            // Labelled like a release record, which makes no difference.
             "name": "token", "namespace": HOME, "labels": {"owner": "helm"},
             "annotations": {"kubernetes.io/service-account.name": "default"},
         },
@@ -181,16 +183,16 @@ fn forbidden() -> [(&'static str, Value, &'static str); 4] {
 
 /// The label that makes an object one of a bundle counts before a write and after it.
 fn keeps_bundles(scenario: &Namespace) -> Result<()> {
-    let platform = Namespace::of(NAMESPACE, scenario.site());
+    let platform = scenario.platform();
     let refusal = "ValidatingAdmissionPolicy 'limiteds-v1-0-0-bundles'";
-    let mark = "krateo.io/controller-resource";
+    let label = "krateo.io/controller-resource";
     scenario.kubectl(&["create", "configmap", "plain"])?;
-    let [marking, unmarking] = [format!("{mark}=limiteds"), format!("{mark}-")];
+    let [setting, removing] = [format!("{label}=limiteds"), format!("{label}-")];
     let attempts: [(&Namespace, &[&str]); 4] = [
-        (scenario, &["label", "configmap", "plain", &marking]),
+        (scenario, &["label", "configmap", "plain", &setting]),
         (
             &platform,
-            &["label", "configmap", "limiteds-v2-0-0-bound", &unmarking],
+            &["label", "configmap", "limiteds-v2-0-0-bound", &removing],
         ),
         (&platform, &["delete", "configmap", "limiteds-v2-0-0-bound"]),
         (&platform, &["delete", "deployment", "limiteds-v1-0-0-controller"]),

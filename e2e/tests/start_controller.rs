@@ -10,8 +10,9 @@ use serde_json::json;
 const HOME: &str = "start-controller";
 const BASE: &str = "starters-v1-0-0";
 
-/// Two for each look, one for each shard. The pauses between looks double, so it has waited longer than a second.
-const REVIEWS: usize = 12;
+/// Eight for each look, one for each shard. The looks come after 20, 40, 80 ms and so on, so the seventh comes after more
+/// than a second.
+const REVIEWS: usize = 7 * 8;
 
 #[test]
 fn a_controller_waits_for_its_permissions() -> Result<()> {
@@ -23,8 +24,9 @@ fn a_controller_waits_for_its_permissions() -> Result<()> {
     scenario.define("starter", &url, "1.0.0")?;
     scenario.platform().wait("rolebindings", BASE, |_| true)?;
     // So that core-provider does not grant it again at once.
-    let definition = ["annotate", "compositiondefinition", "starter"];
-    scenario.kubectl(&[&definition[..], &["krateo.io/paused=true"]].concat())?;
+    let annotate =
+        |annotation: &str| scenario.kubectl(&["annotate", "compositiondefinition", "starter", annotation]);
+    annotate("krateo.io/paused=true")?;
     scenario.wait("compositiondefinitions", "starter", |definition| {
         condition(definition, "Synced").is_some_and(|synced| synced["reason"] == "ReconcilePaused")
     })?;
@@ -46,7 +48,7 @@ fn a_controller_waits_for_its_permissions() -> Result<()> {
         }
         Ok((reviews >= REVIEWS).then_some(()))
     })?;
-    scenario.kubectl(&[&definition[..], &["krateo.io/paused-"]].concat())?;
+    annotate("krateo.io/paused-")?;
     scenario.apply(&json!({
         "apiVersion": "composition.krateo.io/v1-0-0", "kind": "Starter",
         "metadata": {"name": "web", "namespace": HOME},

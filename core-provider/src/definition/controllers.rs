@@ -2,7 +2,7 @@
 //!
 //! The mark is applied before all other objects and removed after them, so it finds every controller of which an object
 //! may exist, even after an interruption at any write. It is a `ClusterRole`: tenants can neither create nor delete
-//! one, and a controller's own policy refuses it every write to one. Labels of namespaced objects are not used, because
+//! one, and the policy `-bundles` refuses its controller every write to one. Labels of namespaced objects are not used, because
 //! tenants could have written them.
 
 use api::{CompositionDefinition, labels};

@@ -16,7 +16,7 @@ const LOOKED_AT_AT_ONCE: usize = 8;
 pub(crate) struct Member {
     pub(crate) id: ObjectId,
     pub(crate) wanted: Value,
-    /// True when an object of this name exists, whatever it contains.
+    /// True when an object of this name was found, whatever it contains; false also if we may not read it yet.
     pub(crate) exists: bool,
     /// True when applying it would change nothing.
     pub(crate) in_place: bool,
@@ -120,4 +120,48 @@ fn without_bookkeeping(object: &Value) -> Value {
         object.remove("status");
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::ResourceId;
+    use cluster::scripted::Script;
+    use http::Method;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    const PATH: &str = "/api/v1/namespaces/krateo-system/configmaps/bound";
+
+    async fn found(script: &Script, stage: Stage) -> (bool, bool) {
+        let body = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bound", "namespace": "krateo-system"},
+            "data": {"kinds": "/configmaps"},
+        });
+        let cluster = script.cluster_serving([ResourceId::of::<ConfigMap>()]);
+        let object = Object { stage, body };
+        let member = member(object, None, &cluster, &Placed::default()).await.unwrap();
+        (member.exists, member.in_place)
+    }
+
+    #[tokio::test]
+    async fn an_object_exists_if_it_is_found_whatever_it_contains() {
+        let map = |kinds: &str| json!({"metadata": {"name": "bound"}, "data": {"kinds": kinds}});
+        for (kinds, in_place) in [("/secrets", false), ("/configmaps", true)] {
+            let script = Script::new("it is found").get(PATH, map(kinds)).on(
+                Method::PATCH,
+                PATH,
+                |_| {},
+                200,
+                map("/configmaps"),
+            );
+            assert_eq!(found(&script, Stage::Workload).await, (true, in_place), "{kinds}");
+            script.finish();
+        }
+        let missing = Script::new("it is missing").absent(PATH);
+        assert_eq!(found(&missing, Stage::Permissions).await, (false, false));
+        let unread = Script::new("we may not read it yet").refuse(Method::GET, PATH, 403, "Forbidden", "no");
+        assert_eq!(found(&unread, Stage::Bounding).await, (false, false));
+    }
 }

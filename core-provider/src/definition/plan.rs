@@ -408,7 +408,7 @@ fn keyed(members: &[Member]) -> Vec<Step> {
     steps
 }
 
-/// True when the bound and everything that is applied after its proof is in place.
+/// True when the bound, the permissions and the controller are in place.
 fn is_proven(members: &[Member]) -> bool {
     let is_whole = |stage: Stage| at(members, stage).all(|member| member.in_place);
     is_whole(Stage::Bounding) && is_whole(Stage::Permissions) && is_whole(Stage::Workload)
@@ -432,8 +432,9 @@ fn bounding(members: &[Member]) -> Vec<Step> {
 
 /// Applies the controller and its permissions, but no permission before the policies are in force.
 ///
-/// The first controller of a version starts meanwhile, and waits for its permissions. If the version was served before,
-/// there may be permissions for releases, which an earlier controller of this name had: then the controller comes last.
+/// The first controller of a version is applied before the proof: its container starts while the policies come into
+/// force, and it waits for its permissions. If the version was served before, there may be permissions for releases, which
+/// an earlier controller of this name had: then the controller comes last.
 fn controlling(members: &[Member], target: &Target, is_version_new: bool) -> Vec<Step> {
     let at = |stage: Stage| at(members, stage);
     let is_first = is_version_new && at(Stage::Permissions).all(|member| !member.exists);
@@ -896,7 +897,7 @@ mod tests {
         check(with_bundle(None), &of_new, Standing::Underway);
         let without_version = crd(&source("1.0.0"));
         check(with_bundle(Some(without_version)), &of_new, Standing::Underway);
-        // What has a permission already is not changed before the proof.
+        // A controller that may have permissions already is not applied before the proof.
         let mut partly = with_bundle(None);
         partly.bundle[1].exists = true;
         let mut of_known = of_new;

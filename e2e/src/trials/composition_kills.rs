@@ -67,7 +67,7 @@ pub fn run(stride: usize) -> Result<Outcome> {
 }
 
 impl Trial {
-    /// Applies the definition and waits for the last object of its controller's bundle.
+    /// Applies the definition and waits for its controller's Deployment. The controller waits for its permissions itself.
     fn define(&self) -> Result<()> {
         let (plane, site) = (self.platform.plane(), self.platform.site());
         let registry = plane.start_registry("charts", &Settings::default())?.to_string();

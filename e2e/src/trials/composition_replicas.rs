@@ -151,7 +151,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// Applies the definition and waits for the last object of its controller's bundle.
+    /// Applies the definition and waits for its controller's Deployment. The controller waits for its permissions itself.
     fn define(&self) -> Result<()> {
         let (plane, site) = (self.host.plane(), self.host.site());
         let registry = plane.start_registry("charts", &Settings::default())?.to_string();

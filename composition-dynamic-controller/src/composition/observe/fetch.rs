@@ -223,8 +223,8 @@ async fn finish(
     } = stored;
     let composition = release.composition;
     let (objects, drifted) = if derive::looks_at_objects(composition, &rights, &standing.release) {
-        // Objects that are about to be removed need no new watches: after a restart, deleting many compositions would
-        // start and end some for each.
+        // The objects of a deleted composition are removed next, so no watch is started for them: after a restart, each
+        // of many deleted compositions would start watches and end them at once.
         if !composition.deleting {
             ctx.watches
                 .follow(&Key::of_composition(composition), objects.iter());

@@ -108,8 +108,8 @@ pub(super) fn not_ours(id: &ObjectId, action: &'static str, reason: String) -> E
 pub(super) struct Writing<'a> {
     pub(super) owner: &'a Owner,
     pub(super) force: &'a Force<'a>,
-    /// Those of the objects that existed and were found to belong to the release: they are looked at again before they
-    /// are written if their UID has changed, or the version in which they were found.
+    /// Those of the objects that were found to belong to the release. The API server refuses to write one whose UID has
+    /// changed, or the version in which it was found; then it is looked at again.
     pub(super) checked: &'a Checked,
 }
 
@@ -185,7 +185,7 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
     found.pin(&mut object);
     match put_as_is(cluster, target, &object, how.force).await {
         // Somebody has written it since, or removed it: in some charts, a hook removes an object that cannot be changed.
-        Err(replaced) if replaced.is_conflict() && replaced.causes().is_empty() => {
+        Err(refused) if refused.is_conflict() && refused.causes().is_empty() => {
             let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
             let mut object = claimed();
             if let Some(found) = found.get(id) {

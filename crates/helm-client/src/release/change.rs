@@ -46,8 +46,8 @@ pub(super) struct Plan {
     dropped: Vec<Target>,
     /// The API paths of new objects that existed before; `None` when that was not checked.
     pub(super) existing: Option<Vec<String>>,
-    /// The objects that existed before and belong to the release; for a release that belongs to no object, only the
-    /// new ones among them, as with Helm.
+    /// The objects that belong to the release, as looked at for this change or as last seen by this process; for a
+    /// release that belongs to no object, only the new ones among them, as with Helm.
     checked: Checked,
 }
 
@@ -109,13 +109,7 @@ impl Releases {
                 Some(_) => objects.iter().collect(),
                 None => new.clone(),
             };
-            let is_new: HashSet<&ObjectId> = new.iter().filter_map(|target| target.id()).collect();
-            let seen = looked_at
-                .iter()
-                .filter_map(|target| target.id())
-                .filter(|id| !is_new.contains(id))
-                .filter_map(|id| Some((id.clone(), self.settled.owned(id, &spec.owner)?)));
-            let seen: Checked = seen.collect();
+            let seen = self.seen(&looked_at, &new, &spec.owner);
             let is_unseen = |target: &&Target| target.id().is_none_or(|id| !seen.contains_key(id));
             let looked_at = looked_at.into_iter().filter(is_unseen);
             checked = apply::check_ownership(&self.cluster, looked_at, &spec.owner, word).await?;
@@ -134,6 +128,16 @@ impl Releases {
             existing,
             checked,
         })
+    }
+
+    /// Those of the objects that this process has seen as objects of the release. New ones are always looked at, because
+    /// the record says which of them existed before.
+    fn seen(&self, objects: &[&Target], new: &[&Target], owner: &Owner) -> Checked {
+        let new: HashSet<&ObjectId> = new.iter().filter_map(|target| target.id()).collect();
+        let ids = objects.iter().filter_map(|target| target.id());
+        let ids = ids.filter(|id| !new.contains(id));
+        ids.filter_map(|id| Some((id.clone(), self.settled.owned(id, owner)?)))
+            .collect()
     }
 
     /// Checks, before anything is written, that no hook of the action takes over an object that does not belong to

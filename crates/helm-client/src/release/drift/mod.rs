@@ -2,8 +2,8 @@
 //!
 //! The comparison is with what the server made of our apply, not with the manifest: so `stringData`, `0.5` versus
 //! `500m`, defaults and changes by webhooks are no drift. Right after an apply, this is the server's answer; after a
-//! restart, one dry run per object finds it out. Only a fingerprint is kept, so that an object nobody touched costs
-//! one read.
+//! restart, one dry run per object finds it out. Only a fingerprint, the owner and the version are kept, so that an
+//! object nobody touched costs one read.
 
 mod drifted;
 mod policy;

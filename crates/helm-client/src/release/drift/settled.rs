@@ -36,7 +36,7 @@ impl CachedDrift {
     }
 }
 
-/// Objects as last seen; a few bytes for each.
+/// Objects as last seen, without their content.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     cache: Mutex<HashMap<ObjectId, CachedDrift>>,
@@ -68,7 +68,8 @@ impl Settled {
     }
 
     /// The object as last seen, if it belonged to this release. Secrets always have to be looked at: they are not
-    /// watched, so nobody may have noticed that one belongs to somebody else by now.
+    /// watched, so that one belongs to somebody else by now would be noticed only by a refused write, after the action
+    /// has begun.
     pub(crate) fn owned(&self, id: &ObjectId, owner: &Owner) -> Option<Found> {
         if id.resource().is_secret() {
             return None;

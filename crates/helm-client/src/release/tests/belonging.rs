@@ -276,7 +276,7 @@ async fn an_object_is_written_as_long_as_it_is_the_one_that_was_looked_at() {
 }
 
 #[tokio::test]
-async fn an_object_that_nobody_wrote_since_is_not_looked_at() {
+async fn an_object_is_looked_at_again_only_if_somebody_wrote_it_since() {
     let at_version = |version: &str, parent: &str| {
         let mut object = live("a", parent);
         object["metadata"]["resourceVersion"] = json!(version);
@@ -319,7 +319,10 @@ async fn an_object_that_nobody_wrote_since_is_not_looked_at() {
         .on(
             Method::PATCH,
             &map("a"),
-            |sent| assert_eq!(sent["metadata"].get("resourceVersion"), None),
+            |sent| {
+                assert_eq!(sent["metadata"]["uid"], "uid-a");
+                assert_eq!(sent["metadata"].get("resourceVersion"), None);
+            },
             200,
             at_version("12", "42"),
         )
@@ -330,12 +333,38 @@ async fn an_object_that_nobody_wrote_since_is_not_looked_at() {
 
     let taken = written(first("somebody has taken it"))
         .get(&map("a"), at_version("11", "43"))
-        // The attempt is undone as far as the object is still ours.
+        // Undoing the attempt begins with the same look, and ends there.
         .get(&map("a"), at_version("11", "43"))
         .signs_record(3, "failed");
     let refused = twice(&taken).await.unwrap_err();
     assert!(told(&refused).contains("current value is \"43\""), "{refused}");
     taken.finish();
+}
+
+#[tokio::test]
+async fn a_secret_is_looked_at_before_each_write() {
+    const SECRET: &str = "/api/v1/namespaces/shop/secrets/a";
+    let at_version = |version: &str| {
+        let mut object = live("a", "42");
+        object["metadata"]["resourceVersion"] = json!(version);
+        object
+    };
+    let upgrades = |script: Script, revision: i64, version: &str| {
+        script
+            .get(SECRET, at_version("9"))
+            .signs_record(revision, "pending-upgrade")
+            .on(Method::PATCH, SECRET, |_| {}, 200, at_version(version))
+            .signs_record(revision - 1, "superseded")
+            .signs_record(revision, "deployed")
+    };
+    let script = upgrades(upgrades(Script::new("twice"), 2, "10"), 3, "11");
+    let releases = releases(&script);
+    let wanted = desired(&[("Secret", "a")]);
+    for revision in [1, 2] {
+        let current = authentic(revision, Status::Deployed, &wanted);
+        releases.upgrade(&wanted, &observed(current)).await.unwrap();
+    }
+    script.finish();
 }
 
 #[tokio::test]
