@@ -49,11 +49,13 @@ fn a_controller_waits_for_its_permissions() -> Result<()> {
         Ok((reviews >= REVIEWS).then_some(()))
     })?;
     annotate("krateo.io/paused-")?;
-    scenario.apply(&json!({
+    let composition = json!({
         "apiVersion": "composition.krateo.io/v1-0-0", "kind": "Starter",
         "metadata": {"name": "web", "namespace": HOME},
         "spec": {"image": "nginx"},
-    }))?;
+    });
+    // The API server admits a new type a moment after it is served.
+    scenario.wait_until("the type", || Ok(scenario.apply(&composition).ok()))?;
     scenario.wait_for("starters", "web", "Released", "True")?;
     Ok(())
 }
