@@ -434,10 +434,12 @@ fn bounding(members: &[Member]) -> Vec<Step> {
 ///
 /// The first controller of a version is applied before the proof: its container starts while the policies come into
 /// force, and it waits for its permissions. If the version was served before, there may be permissions for releases, which
-/// an earlier controller of this name had: then the controller comes last.
+/// an earlier controller of this name had: then the controller comes last. So it does in the namespace of its definition,
+/// where others may act as the controller and such permissions may be left from long ago.
 fn controlling(members: &[Member], target: &Target, is_version_new: bool) -> Vec<Step> {
     let at = |stage: Stage| at(members, stage);
-    let is_first = is_version_new && at(Stage::Permissions).all(|member| !member.exists);
+    let is_apart = target.namespace != target.definition_namespace;
+    let is_first = is_version_new && is_apart && at(Stage::Permissions).all(|member| !member.exists);
     let workload = missing(at(Stage::Workload));
     let proof = proof(members, target).into_iter();
     let permissions = missing(at(Stage::Permissions));

@@ -37,6 +37,13 @@ pub(crate) fn set_meta(object: &mut Value, meta: Meta, key: &str, value: &str) {
     map[key] = Value::from(value);
 }
 
+/// Removes the UID from an object, so that it refers to any object of that name.
+pub(crate) fn remove_uid(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("uid");
+    }
+}
+
 /// The value below `key`, in an object that is created if there is none.
 fn map_at<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     if !value.is_object() {

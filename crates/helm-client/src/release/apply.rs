@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::objects::{AT_ONCE, Identity, ObjectRef, Target};
 use super::obstacle::Obstacles;
-use super::ownership::{Checked, Found, Owner};
+use super::ownership::{Checked, Owner};
 use super::{Error, Live, Progress, Tell, conflict};
 use crate::json;
 use crate::records::MANAGER;
@@ -81,11 +81,11 @@ pub(super) async fn check_ownership(
     let mut checked = Checked::new();
     while let Some((id, live)) = found.try_next().await.map_err(Error::objects("look for"))? {
         let Some(live) = live else { continue };
+        let uid = live.metadata.uid.clone().unwrap_or_default();
         owner
             .check(&json::of(&live))
             .map_err(|reason| not_ours(&id, action, reason))?;
-        let uid = live.metadata.uid.unwrap_or_default().into();
-        checked.insert(id, Found { uid, version: None });
+        checked.insert(id, uid);
     }
     Ok(checked)
 }
@@ -108,8 +108,8 @@ pub(super) fn not_ours(id: &ObjectId, action: &'static str, reason: String) -> E
 pub(super) struct Writing<'a> {
     pub(super) owner: &'a Owner,
     pub(super) force: &'a Force<'a>,
-    /// Those of the objects that were found to belong to the release. The API server refuses to write one whose UID has
-    /// changed, or the version in which it was found; then it is looked at again.
+    /// Those of the objects that existed and were found to belong to the release: they are written as long as their
+    /// UIDs have not changed.
     pub(super) checked: &'a Checked,
 }
 
@@ -159,12 +159,8 @@ pub(super) async fn write(
 }
 
 async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {
-    let claimed = || {
-        let mut object = target.manifest.clone();
-        how.owner.claim(&mut object);
-        object
-    };
-    let mut object = claimed();
+    let mut object = target.manifest.clone();
+    how.owner.claim(&mut object);
     let mut checked = target
         .id()
         .and_then(|id| Some((id, how.checked.get(id)?.clone())));
@@ -176,20 +172,22 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
             return Ok((made, true));
         }
         let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
-        checked = found.get(id).map(|found| (id, found.clone()));
+        checked = found.get(id).map(|uid| (id, uid.clone()));
     }
-    let Some((id, found)) = checked else {
+    let Some((id, uid)) = checked else {
         let put = put_as_is(cluster, target, &object, how.force).await;
         return put.map_err(Error::objects("write"));
     };
-    found.pin(&mut object);
+    let of = |object: &mut Value, uid: &str| object["metadata"]["uid"] = uid.into();
+    of(&mut object, &uid);
     match put_as_is(cluster, target, &object, how.force).await {
-        // Somebody has written it since, or removed it: in some charts, a hook removes an object that cannot be changed.
-        Err(refused) if refused.is_conflict() && refused.causes().is_empty() => {
-            let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
-            let mut object = claimed();
-            if let Some(found) = found.get(id) {
-                found.pin(&mut object);
+        // In some charts, a hook removes an object that cannot be changed.
+        Err(replaced) if replaced.is_conflict() && replaced.causes().is_empty() => {
+            let again = [target.clone()];
+            let live = check_ownership(cluster, again.iter(), how.owner, "update").await?;
+            match live.get(id) {
+                Some(uid) => of(&mut object, uid),
+                None => json::remove_uid(&mut object),
             }
             put_as_is(cluster, target, &object, how.force).await
         }

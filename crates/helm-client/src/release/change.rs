@@ -46,8 +46,8 @@ pub(super) struct Plan {
     dropped: Vec<Target>,
     /// The API paths of new objects that existed before; `None` when that was not checked.
     pub(super) existing: Option<Vec<String>>,
-    /// The objects that belong to the release, as looked at for this change or as last seen by this process; for a
-    /// release that belongs to no object, only the new ones among them, as with Helm.
+    /// The objects that existed before and belong to the release; for a release that belongs to no object, only the
+    /// new ones among them, as with Helm.
     checked: Checked,
 }
 
@@ -109,11 +109,7 @@ impl Releases {
                 Some(_) => objects.iter().collect(),
                 None => new.clone(),
             };
-            let seen = self.seen(&looked_at, &new, &spec.owner);
-            let is_unseen = |target: &&Target| target.id().is_none_or(|id| !seen.contains_key(id));
-            let looked_at = looked_at.into_iter().filter(is_unseen);
-            checked = apply::check_ownership(&self.cluster, looked_at, &spec.owner, word).await?;
-            checked.extend(seen);
+            checked = apply::check_ownership(&self.cluster, looked_at.into_iter(), &spec.owner, word).await?;
             let there = new.into_iter().filter_map(Target::id);
             let there = there.filter(|id| checked.contains_key(id));
             existing = Some(there.map(ObjectId::path).collect());
@@ -128,16 +124,6 @@ impl Releases {
             existing,
             checked,
         })
-    }
-
-    /// Those of the objects that this process has seen as objects of the release. New ones are always looked at, because
-    /// the record says which of them existed before.
-    fn seen(&self, objects: &[&Target], new: &[&Target], owner: &Owner) -> Checked {
-        let new: HashSet<&ObjectId> = new.iter().filter_map(|target| target.id()).collect();
-        let ids = objects.iter().filter_map(|target| target.id());
-        let ids = ids.filter(|id| !new.contains(id));
-        ids.filter_map(|id| Some((id.clone(), self.settled.owned(id, owner)?)))
-            .collect()
     }
 
     /// Checks, before anything is written, that no hook of the action takes over an object that does not belong to
@@ -233,7 +219,7 @@ impl Releases {
             complete,
             ..
         } = change;
-        self.settled.note(&self.owner(&record.release), &written.objects);
+        self.settled.note(&record, &written.objects);
         // Below a foreign revision, one of ours may still have the status deployed.
         let is_over = |other: &Record| matches!(other.status(), Status::Uninstalled | Status::Deployed);
         let over = others.into_iter().filter(is_over);
@@ -346,7 +332,7 @@ impl Releases {
             return Ok(());
         }
         let owner = self.owner(&record.release);
-        if current.is_some_and(Record::is_authentic) {
+        if let Some(current) = current.filter(|current| current.is_authentic()) {
             let force = Force::set_in(&plan.deployed);
             let mut back = Written::default();
             let mut checked = Checked::new();
@@ -360,7 +346,7 @@ impl Releases {
                 checked: &checked,
             };
             apply::write(&self.cluster, &plan.deployed, &how, &mut back, &self.tell()).await?;
-            self.settled.note(&owner, &back.objects);
+            self.settled.note(current, &back.objects);
         }
         let made = remove::dropped(made, &plan.deployed);
         let removed = remove::remove(

@@ -23,26 +23,8 @@ pub(crate) struct Owner {
     pub(crate) parent: Option<(&'static str, String)>,
 }
 
-/// Objects that were found to belong to a release.
-pub(crate) type Checked = HashMap<ObjectId, Found>;
-
-/// An object that belongs to a release.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) uid: Box<str>,
-    /// The resource version in which it belonged to the release; `None` when that was looked at just now.
-    pub(crate) version: Option<Box<str>>,
-}
-
-impl Found {
-    /// Makes a write of the object fail with a conflict if it is another one by now, or another version.
-    pub(super) fn pin(&self, object: &mut Value) {
-        object["metadata"]["uid"] = Value::from(&*self.uid);
-        if let Some(version) = &self.version {
-            object["metadata"]["resourceVersion"] = Value::from(&**version);
-        }
-    }
-}
+/// Objects that were found to belong to a release, with their UIDs.
+pub(crate) type Checked = HashMap<ObjectId, String>;
 
 impl Owner {
     /// The release of that name, for the object that it belongs to.

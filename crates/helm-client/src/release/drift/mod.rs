@@ -2,8 +2,8 @@
 //!
 //! The comparison is with what the server made of our apply, not with the manifest: so `stringData`, `0.5` versus
 //! `500m`, defaults and changes by webhooks are no drift. Right after an apply, this is the server's answer; after a
-//! restart, one dry run per object finds it out. Only a fingerprint, the owner and the version are kept, so that an
-//! object nobody touched costs one read.
+//! restart, one dry run per object finds it out. Only a fingerprint is kept, so that an object nobody touched costs
+//! one read.
 
 mod drifted;
 mod policy;
@@ -150,7 +150,6 @@ impl Releases {
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
         if let Some(cached) = self.settled.get(id).filter(|cached| cached.print == print) {
-            self.settled.saw(id, owner, live);
             return Ok(cached.drifted);
         }
         let mut wanted = target.manifest.clone();
@@ -173,8 +172,11 @@ impl Releases {
             }
             Err(error) => return Err(error),
         };
-        self.settled.set(id, CachedDrift::new(print, drifted.clone()));
-        self.settled.saw(id, owner, live);
+        let cached = CachedDrift {
+            print,
+            drifted: drifted.clone(),
+        };
+        self.settled.set(id, cached);
         Ok(drifted)
     }
 
@@ -204,7 +206,7 @@ impl Releases {
             tracing::info!(object = %id, "corrected: {drifted}");
             corrected.push(live);
         }
-        self.settled.note(&owner, &corrected);
+        self.settled.note(record, &corrected);
         Ok(corrected)
     }
 
