@@ -7,7 +7,7 @@
 # static binaries that were compiled before (--target ready, with their folder inside the build context as BINARIES); every
 # test and the demo use it.
 
-# Rust 1.95 or newer with a C compiler, git and CA certificates.
+# Rust 1.95 or newer with a C compiler, glibc 2.36 or newer, git and CA certificates.
 ARG RUST_IMAGE=docker.io/library/rust:1.95-bookworm
 
 FROM ${RUST_IMAGE} AS build

@@ -26,7 +26,8 @@ HELM3 ?=
 # everywhere there is only one. `--locked` builds exactly what is in Cargo.lock, and fails if Cargo.toml does not match it.
 BUILD := cargo build --locked --workspace
 TEST := cargo test --locked --workspace
-# Release builds of the programs allocate with jemalloc. Packed relocations save a megabyte of memory in each process.
+# Release builds of the programs allocate with jemalloc. Packed relocations save a megabyte of memory in each process; a
+# static program with them needs glibc 2.36 or newer where it is built.
 BUILD_RELEASE := CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS='$(STATIC) -C link-arg=-Wl,-z,pack-relative-relocs' \
 	cargo build --locked --workspace --release --features jemalloc
 

@@ -87,15 +87,13 @@ impl Args {
         process: &Process,
         telemetry: &Telemetry,
     ) -> Result<(ResourceId, Shards, UnboundedReceiver<ShardNews>)> {
-        let sharding = self.sharding(process.cluster()).await;
-        let starting =
-            async { tokio::try_join!(self.served(process), allowed(&sharding, process.cluster())) };
+        let starting = async { tokio::try_join!(self.served(process), self.allowed(process.cluster())) };
         let Some(started) = process.shutdown().run_until_cancelled(starting).await else {
             bail!("asked to shut down before it started");
         };
         telemetry.started(started.is_ok());
         let (resource, ()) = started?;
-        let (shards, news) = process.share(sharding).await?;
+        let (shards, news) = process.share(self.sharding(process.cluster()).await).await?;
         Ok((resource, shards, news))
     }
 
@@ -111,9 +109,14 @@ impl Args {
         std::iter::once(self.sa_namespace.as_str()).chain(former)
     }
 
+    /// The prefix of the names of the Leases.
+    fn leases(&self) -> String {
+        format!("{}-{}", self.resource, self.version)
+    }
+
     /// How the shards are shared: by the Leases that the bundle's Role names.
     async fn sharding(&self, cluster: &Cluster) -> Sharding {
-        let name = format!("{}-{}", self.resource, self.version);
+        let name = self.leases();
         Sharding {
             namespace: self.sa_namespace.clone(),
             count: self.shards,
@@ -160,6 +163,24 @@ impl Args {
                         )
                     });
                 }
+            }
+        }
+    }
+
+    /// Waits until this process may use its Leases, the permission that core-provider grants last. One rule names all of
+    /// them.
+    async fn allowed(&self, cluster: &Cluster) -> Result<()> {
+        let lease = cluster::shard_leases(&self.leases(), self.shards).swap_remove(0);
+        let lease = shards::lease(&self.sa_namespace, &lease)?;
+        let needed = [Access::to("patch", lease.resource(), lease.namespace()).named(lease.name())];
+        let until = Instant::now() + ALLOWED_WITHIN;
+        loop {
+            match cluster.wait_until_allowed(&needed, ALLOWED_WITHIN).await {
+                Err(error) if error.is_transient() && Instant::now() < until => {
+                    tracing::debug!(error = chain(&error), "could not ask for permissions");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                allowed => return allowed.context("could not wait for the permission to use the Leases"),
             }
         }
     }
@@ -307,25 +328,6 @@ impl Args {
             None => (self.krateo_namespace.as_str(), usual.as_str()),
         };
         Ok(Some(ReleaseKey::new(cluster.clone(), namespace, name)?))
-    }
-}
-
-/// Waits until this process may use the Leases of its shards, the permission that core-provider grants last.
-async fn allowed(sharding: &Sharding, cluster: &Cluster) -> Result<()> {
-    let mut needed = Vec::new();
-    for lease in sharding.leases() {
-        let lease = shards::lease(&sharding.namespace, &lease)?;
-        needed.push(Access::to("patch", lease.resource(), lease.namespace()).named(lease.name()));
-    }
-    let until = Instant::now() + ALLOWED_WITHIN;
-    loop {
-        match cluster.wait_until_allowed(&needed, ALLOWED_WITHIN).await {
-            Err(error) if error.is_transient() && Instant::now() < until => {
-                tracing::debug!(error = chain(&error), "could not ask for permissions");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            allowed => return allowed.context("could not wait for the permission to use the Leases"),
-        }
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) enum Error {
          reference"
     )]
     NoNamespace { namespace: String },
+    #[error("the permissions that core-provider grants itself are not in force")]
+    NotGranted(#[source] cluster::Error),
     #[error("could not serve the type")]
     Type(#[source] cluster::Error),
     #[error("could not apply the controller's objects")]
@@ -70,6 +72,7 @@ impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Access(error)
+            | Self::NotGranted(error)
             | Self::Type(error)
             | Self::Bundle(error)
             | Self::Key(error)
@@ -130,7 +133,7 @@ async fn take(
             cluster
                 .wait_until_allowed(needed, GRANTED_WITHIN)
                 .await
-                .map_err(Error::Access)?;
+                .map_err(Error::NotGranted)?;
             Ok(None)
         }
         Step::Prove {

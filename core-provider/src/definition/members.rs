@@ -49,25 +49,16 @@ async fn member(
 ) -> Result<Member, cluster::Error> {
     let Object { stage, body: wanted } = object;
     let id = cluster.locate(&wanted, namespace).await?;
-    // The roles that let us read and write policies and the key are part of the bundle, and may not exist yet.
-    let is_early =
-        |error: &cluster::Error| error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding);
-    let live = match cluster.get::<Value>(&id).await {
-        Err(error) if is_early(&error) => None,
-        live => live?,
-    };
-    let in_place = match &live {
-        None => false,
-        Some(live) => match is_in_place(&id, &wanted, live, cluster, placed).await {
-            Err(error) if is_early(&error) => false,
-            in_place => in_place?,
-        },
+    let found = match is_in_place(&id, &wanted, cluster, placed).await {
+        // The roles that let us read and write policies and the key are part of the bundle, and may not exist yet.
+        Err(error) if error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding) => None,
+        found => found?,
     };
     Ok(Member {
         id,
         wanted,
-        exists: live.is_some(),
-        in_place,
+        exists: found.is_some(),
+        in_place: found == Some(true),
         stage,
     })
 }
@@ -87,25 +78,27 @@ pub(super) async fn keyed(
     Ok(members)
 }
 
-/// True when applying `wanted` would change nothing. The API server tells, by a dry run, so defaults and equivalent
+/// True when applying `wanted` would change nothing; `None` when the object does not exist. The API server tells, by a dry run, so defaults and equivalent
 /// notations need no handling here.
 async fn is_in_place(
     id: &ObjectId,
     wanted: &Value,
-    live: &Value,
     cluster: &Cluster,
     placed: &Placed,
-) -> Result<bool, cluster::Error> {
-    if placed.holds(id, wanted, live) {
-        return Ok(true);
+) -> Result<Option<bool>, cluster::Error> {
+    let Some(live) = cluster.get::<Value>(id).await? else {
+        return Ok(None);
+    };
+    if placed.holds(id, wanted, &live) {
+        return Ok(Some(true));
     }
     let how = Apply::by(FIELD_MANAGER).force().dry_run();
     let would_be = cluster.apply(id, wanted, &how).await?.object;
-    let in_place = without_bookkeeping(live) == without_bookkeeping(&would_be);
+    let in_place = without_bookkeeping(&live) == without_bookkeeping(&would_be);
     if in_place {
-        placed.note(id, wanted, live);
+        placed.note(id, wanted, &live);
     }
-    Ok(in_place)
+    Ok(Some(in_place))
 }
 
 /// The object without the metadata that the server maintains, which does not affect what the object says.

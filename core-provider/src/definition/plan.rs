@@ -905,6 +905,10 @@ mod tests {
         let mut of_known = of_new;
         of_known[8..].copy_from_slice(&["prove", "apply permission", "apply config"]);
         check(partly, &of_known, Standing::Underway);
+        // Nor is one in the namespace of its definition.
+        let mut beside = with_bundle(None);
+        beside.target = beside.target.at(&beside.target.definition_namespace);
+        check(beside, &of_known, Standing::Underway);
         // A version that is served may have a running controller: its type comes first.
         let mut served = running().desired;
         served.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());

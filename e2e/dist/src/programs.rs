@@ -11,7 +11,7 @@ use crate::assembly::{IMAGES, PROGRAMS, TARGETS, own_architecture};
 use crate::crates::Crates;
 use crate::progress;
 
-/// Flags of the compiler. With packed relocations, each process uses a megabyte less.
+/// Flags of the compiler. With packed relocations, each process uses a megabyte less; they need glibc 2.36 or newer.
 const FLAGS: [&str; 2] = [
     "-Ctarget-feature=+crt-static",
     "-Clink-arg=-Wl,-z,pack-relative-relocs",

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{CompositionDefinition, labels};
-use cluster::{Cluster, ResourceId, Selector};
+use cluster::{Cluster, ObjectId, ResourceId, Selector};
 use crdgen::CustomResourceDefinition;
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 
@@ -164,13 +164,21 @@ async fn stand_in(
     })
 }
 
-/// True while a controller runs in one of these namespaces.
+/// True while a controller runs in one of these namespaces, and has its permissions: the first one of a version is applied
+/// before them.
 async fn runs(target: &Target, places: &[String], cluster: &Cluster) -> Result<bool, cluster::Error> {
     for place in places {
-        let running = running(&target.at(place), cluster).await?;
-        if running.is_some_and(|running| !running.is_going) {
+        let target = target.at(place);
+        let running = running(&target, cluster).await?;
+        if running.is_some_and(|running| !running.is_going) && has_permissions(&target, cluster).await? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// True when the last of a controller's permissions is granted.
+async fn has_permissions(target: &Target, cluster: &Cluster) -> Result<bool, cluster::Error> {
+    let id = ObjectId::of::<RoleBinding>(Some(&target.namespace), &target.base_name())?;
+    Ok(cluster.get_metadata(&id).await?.is_some())
 }

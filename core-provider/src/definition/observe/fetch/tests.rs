@@ -388,18 +388,27 @@ async fn a_controller_is_replaced_when_it_is_gone_and_compositions_wait_for_it()
         }})
     };
     let held = || web(&[api::finalizers::COMPOSITION]);
-    for (composition, is_running, stand_ins) in [(held(), false, 1), (held(), true, 0), (web(&[]), false, 0)]
-    {
+    for (composition, is_applied, is_running, stand_ins) in [
+        (held(), false, false, 1),
+        (held(), true, true, 0),
+        // Its permissions were not granted yet.
+        (held(), true, false, 1),
+        (web(&[]), false, false, 0),
+    ] {
         let mut has = vec![
             served(),
             (WEBS.to_owned(), list(&[composition])),
             at(ROLES, "clusterroles", list(&[mark("webs", "v1-0-0")])),
         ];
-        if is_running {
+        if is_applied {
             has.push((
                 deployment.to_owned(),
                 json!({"metadata": {"name": "webs-v1-0-0-controller"}}),
             ));
+        }
+        if is_running {
+            let bindings = format!("{ROLES}/namespaces/krateo-system/rolebindings/webs-v1-0-0");
+            has.push((bindings, json!({"metadata": {"name": "webs-v1-0-0"}})));
         }
         let (script, asked) = server(has);
         let read = leaving(&definition(), Process::new(&script).reader())
