@@ -219,7 +219,7 @@ fn underway(action: Action, record: &Record, desired: &Desired, moment: &Moment)
             retry: Retry::Now,
         };
     }
-    match changed_input(desired, record) {
+    match made_obsolete(desired, record) {
         Some(reason) if action != Action::Uninstall => State::OutOfSync(reason),
         Some(_) | None => State::Interrupted(action),
     }
@@ -230,7 +230,15 @@ pub(super) fn is_interrupted_attempt_at(desired: &Desired, observed: &Observed) 
     let Some((action, record)) = observed.underway() else {
         return false;
     };
-    action != Action::Uninstall && record.is_authentic() && changed_input(desired, record).is_none()
+    action != Action::Uninstall && record.is_authentic() && made_obsolete(desired, record).is_none()
+}
+
+/// Why an interrupted attempt is given up for a new one, which runs the hooks again.
+///
+/// Anybody who defines a type changes what the cluster offers; charts that do not ask for it render as before.
+fn made_obsolete(desired: &Desired, record: &Record) -> Option<Reason> {
+    changed_input(desired, record)
+        .filter(|reason| *reason != Reason::Environment || renders_differently(desired, record))
 }
 
 /// The number of the next attempt at what is desired, after failed ones.
@@ -485,6 +493,17 @@ mod tests {
         let changed = with(Status::PendingUpgrade, |r| r.release.config.clear());
         assert_eq!(look(Presence::Gone, &changed), State::OutOfSync(Reason::Values));
         assert!(!is_interrupted_attempt_at(&desired(), &changed));
+        let elsewhere = |r: &mut Record| r.provenance.environment_digest = Some("sha256:3".to_owned());
+        let same = with(Status::PendingUpgrade, elsewhere);
+        assert_eq!(look(Presence::Gone, &same), State::Interrupted(Action::Upgrade));
+        assert!(is_interrupted_attempt_at(&desired(), &same));
+        let differs = with(Status::PendingUpgrade, |r| {
+            elsewhere(r);
+            r.release.manifest.clear();
+        });
+        let outdated = State::OutOfSync(Reason::Environment);
+        assert_eq!(look(Presence::Gone, &differs), outdated);
+        assert!(!is_interrupted_attempt_at(&desired(), &differs));
         // Helm gives no name: twice the timeout, which is 120 s here.
         let helm = |age: i64| {
             with(Status::PendingInstall, move |r| {
