@@ -3,7 +3,11 @@
 use anyhow::Result;
 use e2e::Scenario;
 use e2e::scenario::{condition, is_ready};
+use local_cluster::audit::Mark;
 use serde_json::{Value, json};
+
+/// The controller's account.
+const ACCOUNT: &str = "system:serviceaccount:krateo-system:tuners-v1-0-0";
 
 #[test]
 fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Result<()> {
@@ -14,6 +18,7 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
     scenario.apply(&tuner(&scenario, "one", 1))?;
     scenario.wait_for("tuners", "web", "Ready", "True")?;
 
+    let mark = scenario.cluster().audit().mark()?;
     scenario.apply(&tuner(&scenario, "two", 2))?;
     let name = release_name(&scenario)?;
     scenario.wait_until("the new greeting", || {
@@ -27,9 +32,24 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
     );
     let deployment = scenario.get("deployments", &format!("{name}-web"))?.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 2);
+    objects_that_did_not_change_are_not_written(&scenario, mark)?;
 
     a_pass_over_an_unchanged_composition_writes_nothing(&scenario, &name)?;
     what_cannot_be_pulled_is_never_ready(&scenario)
+}
+
+fn objects_that_did_not_change_are_not_written(scenario: &Scenario, mark: Mark) -> Result<()> {
+    let mut written = Vec::new();
+    for record in scenario.cluster().audit().since(mark)? {
+        let record = record?;
+        if record.user == ACCOUNT && record.is_write() && record.namespace == scenario.namespace() {
+            written.push(record.resource);
+        }
+    }
+    let times = |resource: &str| written.iter().filter(|written| *written == resource).count();
+    let of_chart = ["configmaps", "deployments", "services"].map(times);
+    assert_eq!(of_chart, [1, 1, 0], "{written:?}");
+    Ok(())
 }
 
 /// The pods of the previous revision keep running, so a Ready of the older generation stays; there must be none for the
@@ -56,13 +76,12 @@ fn what_cannot_be_pulled_is_never_ready(scenario: &Scenario) -> Result<()> {
 
 /// An annotation without a meaning triggers a pass and must leave no trace.
 fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, release: &str) -> Result<()> {
-    let account = "system:serviceaccount:krateo-system:tuners-v1-0-0";
     let mark = scenario.cluster().audit().mark()?;
     scenario.kubectl(&["annotate", "tuners", "web", "krateo.io/connector-verbose=true"])?;
     scenario.wait_until("a pass", || {
         let mut records = scenario.cluster().audit().since(mark)?;
         let seen = records
-            .any(|record| record.is_ok_and(|record| record.user == account && record.resource == "secrets"));
+            .any(|record| record.is_ok_and(|record| record.user == ACCOUNT && record.resource == "secrets"));
         Ok(seen.then_some(()))
     })?;
     std::thread::sleep(std::time::Duration::from_secs(2));
@@ -70,7 +89,7 @@ fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, rele
         let record = record?;
         let is_lease = record.resource == "leases";
         assert!(
-            record.user != account || !record.is_write() || is_lease,
+            record.user != ACCOUNT || !record.is_write() || is_lease,
             "an idle pass wrote: {record:?}"
         );
     }

@@ -1,7 +1,8 @@
 //! Probes whether the API server's admission knows a type.
 //!
-//! A type is served seconds before admission policies know it; until then every write to it is refused with a 503,
-//! which users would see. No watch tells when that ends.
+//! A type is served up to five seconds before admission policies know its version, if no other type has the same: so
+//! often the API server reads its list of types for `MutatingAdmissionPolicy`. Until then it refuses with a 503 whatever
+//! such a policy would change, which for ours are new objects, and users would see that. No watch tells when that ends.
 
 use std::time::Duration;
 

@@ -349,14 +349,19 @@ fn advance(
     if !steps.is_empty() {
         return Ok(underway(steps));
     }
-    let Some(former) = active.former.as_ref().filter(|_| is_usable(active)) else {
-        return Ok(Plan {
-            steps,
-            standing: Standing::Starting,
-        });
+    let starting = Plan {
+        steps: Vec::new(),
+        standing: Standing::Starting,
     };
+    let Some(former) = active.former.as_ref().filter(|_| active.is_available) else {
+        return Ok(starting);
+    };
+    // Admission refuses only new objects of a type that it does not know yet, so compositions can move before.
     steps.extend(tidied(active, leftovers));
     if steps.is_empty() {
+        if active.unadmitted.is_some() {
+            return Ok(starting);
+        }
         steps.extend(retired(former));
     }
     if !steps.is_empty() {
@@ -562,11 +567,6 @@ fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), 
         });
     }
     Ok(())
-}
-
-/// True when the controller runs and the API server admits objects of the type.
-fn is_usable(active: &Active) -> bool {
-    active.is_available && active.unadmitted.is_none()
 }
 
 fn is_in_type(active: &Active) -> bool {
@@ -1067,12 +1067,30 @@ mod tests {
             &["remove former-config", "remove former-account", "move web v1-1-0"],
             Standing::Underway,
         );
-        let mut not_yet = upgrading(former(), vec![outdated("web", false)]);
-        not_yet.unadmitted = Some(Probe {
-            resource: ResourceId::of::<ConfigMap>(),
-            namespace: "defs".into(),
-        });
-        check(not_yet, &[], Standing::Starting);
+    }
+
+    /// While the API server does not admit new objects of the version.
+    fn unadmitted(active: Active) -> Active {
+        Active {
+            unadmitted: Some(Probe {
+                resource: ResourceId::of::<ConfigMap>(),
+                namespace: "defs".into(),
+            }),
+            ..active
+        }
+    }
+
+    #[test]
+    fn compositions_move_before_new_ones_are_admitted() {
+        check(
+            unadmitted(upgrading(None, vec![outdated("web", false)])),
+            &["move web v1-1-0"],
+            Standing::Underway,
+        );
+        check(unadmitted(upgrading(None, Vec::new())), &[], Standing::Starting);
+        let mut not_available = upgrading(None, vec![outdated("web", false)]);
+        not_available.is_available = false;
+        check(not_available, &[], Standing::Starting);
     }
 
     #[test]
@@ -1170,6 +1188,8 @@ mod tests {
         let (none, one) = (Vec::new, || vec![outdated("web", false)]);
         check(with_idle(none(), false), &["retire v1-0-0"], Standing::Underway);
         check(with_idle(none(), true), &[], Standing::Ready);
+        let unadmitted = unadmitted(with_idle(none(), false));
+        check(unadmitted, &[], Standing::Starting);
         check(with_idle(one(), false), &["move web v1-1-0"], Standing::Underway);
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::objects::{AT_ONCE, Identity, ObjectRef, Target};
 use super::obstacle::Obstacles;
-use super::ownership::{Checked, Owner};
+use super::ownership::{self, Checked, Owner};
 use super::{Error, Live, Progress, Tell, conflict};
 use crate::json;
 use crate::records::MANAGER;
@@ -65,29 +65,53 @@ impl<'a> Force<'a> {
 /// Checks that the objects that exist belong to this release, and returns those.
 ///
 /// # Errors
-/// [`Error::NotOurs`] for the first that does not, in Helm's words.
+/// Those of [`find`].
 pub(super) async fn check_ownership(
     cluster: &Cluster,
     targets: impl Iterator<Item = &Target>,
     owner: &Owner,
     action: &'static str,
 ) -> Result<Checked, Error> {
-    let look = |id: &ObjectId| {
-        let id = id.clone();
-        async move { cluster.get_metadata(&id).await.map(|live| (id, live)) }.boxed()
+    let found = find(cluster, targets, |_| false, owner, action).await?;
+    Ok(ownership::checked(&found))
+}
+
+/// Finds the objects that exist, and checks that they belong to this release. Only their metadata is read, except for
+/// those that are wanted whole.
+///
+/// # Errors
+/// [`Error::NotOurs`] for the first that does not belong to it, in Helm's words.
+pub(super) async fn find(
+    cluster: &Cluster,
+    targets: impl Iterator<Item = &Target>,
+    is_whole: impl Fn(&ObjectId) -> bool,
+    owner: &Owner,
+    action: &'static str,
+) -> Result<Vec<Live>, Error> {
+    let look = |target: &Target| {
+        let id = target.id()?.clone();
+        let whole = is_whole(&id);
+        let look = async move {
+            let object = if whole {
+                cluster.get(&id).await?
+            } else {
+                cluster.get_metadata(&id).await?.map(|live| json::of(&live))
+            };
+            Ok(object.map(|object| Live { id, object }))
+        };
+        Some(look.boxed())
     };
-    let looks: Vec<_> = targets.filter_map(Target::id).map(look).collect();
-    let mut found = stream::iter(looks).buffered(AT_ONCE);
-    let mut checked = Checked::new();
-    while let Some((id, live)) = found.try_next().await.map_err(Error::objects("look for"))? {
+    let looks: Vec<_> = targets.filter_map(look).collect();
+    let mut looks = stream::iter(looks).buffered(AT_ONCE);
+    let mut found = Vec::new();
+    while let Some(live) = looks.try_next().await.map_err(Error::objects("look for"))? {
         let Some(live) = live else { continue };
-        let uid = live.metadata.uid.clone().unwrap_or_default();
         owner
-            .check(&json::of(&live))
-            .map_err(|reason| not_ours(&id, action, reason))?;
-        checked.insert(id, uid);
+            .check(&live.object)
+            .map_err(|reason| not_ours(&live.id, action, reason))?;
+        found.push(live);
     }
-    Ok(checked)
+    Ok(found)
 }
 
 /// The error, in Helm's words, for an object that does not belong to the release.
@@ -111,6 +135,8 @@ pub(super) struct Writing<'a> {
     /// Those of the objects that existed and were found to belong to the release: they are written as long as their
     /// UIDs have not changed.
     pub(super) checked: &'a Checked,
+    /// Those that an apply would not change: they are not written.
+    pub(super) untouched: &'a [Live],
 }
 
 /// Applies the objects: one kind after the other, the objects of one kind in parallel. `written` says what was done,
@@ -129,13 +155,14 @@ pub(super) async fn write(
         written.begun = true;
         let puts: Vec<_> = batch
             .iter()
-            .map(|target| put(cluster, target, how).boxed())
+            .map(|target| put_unless_untouched(cluster, target, how).boxed())
             .collect();
         let puts: Vec<_> = stream::iter(puts).buffered(AT_ONCE).collect().await;
         let mut outcome = Ok(());
         for (target, put) in batch.iter().zip(puts) {
             match put {
-                Ok((live, created)) => {
+                Ok((live, None)) => written.objects.push(live),
+                Ok((live, Some(created))) => {
                     tell(&Progress::Applied {
                         id: &live.id,
                         created,
@@ -156,6 +183,20 @@ pub(super) async fn write(
         outcome?;
     }
     Ok(())
+}
+
+/// The object, and whether it was created; `None` if it was not written.
+async fn put_unless_untouched(
+    cluster: &Cluster,
+    target: &Target,
+    how: &Writing<'_>,
+) -> Result<(Live, Option<bool>), Error> {
+    let untouched = how.untouched.iter().find(|live| target.id() == Some(&live.id));
+    if let Some(live) = untouched {
+        return Ok((live.clone(), None));
+    }
+    let (live, created) = put(cluster, target, how).await?;
+    Ok((live, Some(created)))
 }
 
 async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {
@@ -182,7 +223,7 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
     of(&mut object, &uid);
     match put_as_is(cluster, target, &object, how.force).await {
         // In some charts, a hook removes an object that cannot be changed.
-        Err(replaced) if replaced.is_conflict() && replaced.causes().is_empty() => {
+        Err(refused) if is_of_another(&refused) => {
             let again = [target.clone()];
             let live = check_ownership(cluster, again.iter(), how.owner, "update").await?;
             match live.get(id) {
@@ -194,6 +235,13 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
         settled => settled,
     }
     .map_err(Error::objects("write"))
+}
+
+/// True when the server refused the apply because the object with this UID is gone, or another one has its name.
+fn is_of_another(refused: &cluster::Error) -> bool {
+    let causes = refused.causes();
+    let names_uid = || causes.iter().any(|cause| cause.field == "metadata.uid");
+    refused.is_conflict() && causes.is_empty() || refused.is_invalid() && names_uid()
 }
 
 /// An apply with this resource version only creates and never updates: the store counts from 1 before its first

@@ -3,7 +3,7 @@
 //! Install, upgrade and rollback use this, and so does resuming an interrupted action: everything after the pending
 //! record is derived from that record and from earlier ones.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use cluster::ObjectId;
@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use super::apply::{self, Force, Writing, Written};
 use super::objects::{self, Identity, Target};
-use super::ownership::{Checked, Owner};
+use super::ownership::{self, Checked, Owner};
 use super::remove::{self, How, Policy};
-use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, at_length, migrate, told};
+use super::{Action, Deployed, Error, Live, OnFailure, Progress, Releases, Undone, at_length, migrate, told};
 use crate::records::{Record, Records};
 
 /// How many objects of a foreign record are looked at.
@@ -49,6 +49,8 @@ pub(super) struct Plan {
     /// The objects that existed before and belong to the release; for a release that belongs to no object, only the
     /// new ones among them, as with Helm.
     checked: Checked,
+    /// The objects that an apply would not change.
+    untouched: Vec<Live>,
 }
 
 /// A change whose pending record has been created.
@@ -99,6 +101,7 @@ impl Releases {
         }
         let mut existing = None;
         let mut checked = Checked::new();
+        let mut untouched = Vec::new();
         if !spec.take_ownership {
             let word = match spec.action {
                 Action::Install => "install",
@@ -109,7 +112,16 @@ impl Releases {
                 Some(_) => objects.iter().collect(),
                 None => new.clone(),
             };
-            checked = apply::check_ownership(&self.cluster, looked_at.into_iter(), &spec.owner, word).await?;
+            // What an apply of the same manifest would make of these objects is known.
+            let revision = current.map(Record::revision).unwrap_or_default();
+            let is_known = |id: &&ObjectId| self.settled.knows(revision, id);
+            let known: HashSet<&ObjectId> = unchanged(&objects, &deployed).filter(is_known).collect();
+            let is_whole = |id: &ObjectId| known.contains(id);
+            let targets = looked_at.into_iter();
+            let found = apply::find(&self.cluster, targets, is_whole, &spec.owner, word).await?;
+            checked = ownership::checked(&found);
+            untouched = found;
+            untouched.retain(|live| known.contains(&live.id) && self.settled.is_as_applied(revision, live));
             let there = new.into_iter().filter_map(Target::id);
             let there = there.filter(|id| checked.contains_key(id));
             existing = Some(there.map(ObjectId::path).collect());
@@ -123,6 +135,7 @@ impl Releases {
             dropped,
             existing,
             checked,
+            untouched,
         })
     }
 
@@ -179,9 +192,16 @@ impl Releases {
         let owner = self.owner(&record.release);
         let (before, after) = action.events();
         self.write_crds(&plan.crds).await?;
+        if record.release.hooks.iter().any(|hook| hook.runs_at(&before)) {
+            // It may change them.
+            plan.untouched.clear();
+        }
         self.run_hooks(records, record, &before).await?;
         let by_update = |earlier: &Record| earlier.release.apply_method != Some(ApplyMethod::ServerSide);
         let all = *take_ownership || current.iter().chain(others.iter()).any(by_update);
+        if all {
+            plan.untouched.clear();
+        }
         let existing: HashSet<&String> = plan.existing.iter().flatten().collect();
         let is_adopted = |id: &&ObjectId| all || existing.contains(&id.path());
         let adopted = plan.objects.iter().filter_map(Target::id).filter(is_adopted);
@@ -195,6 +215,7 @@ impl Releases {
             owner: &owner,
             force: &force,
             checked: &plan.checked,
+            untouched: &plan.untouched,
         };
         apply::write(&self.cluster, &plan.objects, &how, written, &self.tell()).await?;
         remove::remove(
@@ -344,6 +365,7 @@ impl Releases {
                 owner: &owner,
                 force: &force,
                 checked: &checked,
+                untouched: &[],
             };
             apply::write(&self.cluster, &plan.deployed, &how, &mut back, &self.tell()).await?;
             self.settled.note(current, &back.objects);
@@ -420,6 +442,17 @@ impl Releases {
         });
         Ok(())
     }
+}
+
+/// The objects that have the same manifest in the deployed revision.
+fn unchanged<'a>(objects: &'a [Target], deployed: &[Target]) -> impl Iterator<Item = &'a ObjectId> {
+    let entry = |target| Some((Target::identity(target)?, target));
+    let deployed: HashMap<Identity<'_>, &Target> = deployed.iter().filter_map(entry).collect();
+    let same = objects.iter().filter(move |target| {
+        let before = target.identity().and_then(|identity| deployed.get(&identity));
+        !target.is_outdated && before == Some(target)
+    });
+    same.filter_map(Target::id)
 }
 
 /// The objects that the deployed revision does not have.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use cluster::ObjectId;
 use serde_json::Value;
 
+use super::Live;
 use crate::authenticity::Parent;
 use crate::json::{self, Meta};
 
@@ -25,6 +26,17 @@ pub(crate) struct Owner {
 
 /// Objects that were found to belong to a release, with their UIDs.
 pub(crate) type Checked = HashMap<ObjectId, String>;
+
+/// The UIDs of objects that were checked.
+pub(super) fn checked(found: &[Live]) -> Checked {
+    let uid = |live: &Live| {
+        live.object["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    found.iter().map(|live| (live.id.clone(), uid(live))).collect()
+}
 
 impl Owner {
     /// The release of that name, for the object that it belongs to.

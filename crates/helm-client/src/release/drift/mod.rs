@@ -50,6 +50,13 @@ pub struct Looked {
     pub live: Option<Value>,
 }
 
+/// What objects are compared with.
+struct Wanted {
+    owner: Owner,
+    /// The deployed revision.
+    revision: i64,
+}
+
 impl Releases {
     /// The differences between the objects of a deployed revision and what was applied.
     ///
@@ -80,7 +87,10 @@ impl Releases {
         record: &Record,
         policy: &Policy,
     ) -> Result<Look, Error> {
-        let owner = self.owner(&record.release);
+        let wanted = Wanted {
+            owner: self.owner(&record.release),
+            revision: record.revision(),
+        };
         let targets = self.targets_of(record).await?;
         let (known, unknown): (Vec<_>, Vec<_>) = targets
             .iter()
@@ -88,7 +98,7 @@ impl Releases {
             .partition(|(_, id)| unmoved.contains(id) && self.settled.get(id).is_some());
         let looks: Vec<_> = unknown
             .into_iter()
-            .map(|(target, id)| self.look_at(target, id, &owner, policy).boxed())
+            .map(|(target, id)| self.look_at(target, id, &wanted, policy).boxed())
             .collect();
         let found: Vec<_> = stream::iter(looks)
             .buffered(AT_ONCE)
@@ -112,7 +122,7 @@ impl Releases {
         &self,
         target: &Target,
         id: &ObjectId,
-        owner: &Owner,
+        wanted: &Wanted,
         policy: &Policy,
     ) -> Result<(Looked, Option<DriftedObject>), cluster::Error> {
         let looked = |health, live| Looked {
@@ -135,7 +145,7 @@ impl Releases {
         let health = health(&live);
         let mut paths = Vec::new();
         if !matches!(health, Health::Terminating { .. }) {
-            paths = self.compare(target, id, owner, &live).await?;
+            paths = self.compare(target, id, wanted, &live).await?;
         }
         let drifted = restricted(id, paths, policy);
         Ok((looked(health, Some(live)), drifted))
@@ -145,7 +155,7 @@ impl Releases {
         &self,
         target: &Target,
         id: &ObjectId,
-        owner: &Owner,
+        Wanted { owner, revision }: &Wanted,
         live: &Value,
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
@@ -155,8 +165,14 @@ impl Releases {
         let mut wanted = target.manifest.clone();
         owner.claim(&mut wanted);
         let how = Apply::by(MANAGER).force().dry_run();
+        let mut as_applied = 0;
         let drifted = match self.cluster.apply(id, &wanted, &how).await {
-            Ok(applied) => differences(id, &applied.object, live),
+            Ok(applied) => {
+                if fingerprint(&applied.object) == print {
+                    as_applied = *revision;
+                }
+                differences(id, &applied.object, live)
+            }
             // An admission webhook with side effects refuses dry runs; the object then counts as unchanged.
             Err(refused) if refused.status().is_some_and(|s| s.message.contains("dry run")) => Vec::new(),
             // The served version of the kind may not know fields of the version that the object was applied in.
@@ -175,6 +191,7 @@ impl Releases {
         let cached = CachedDrift {
             print,
             drifted: drifted.clone(),
+            as_applied,
         };
         self.settled.set(id, cached);
         Ok(drifted)

@@ -269,10 +269,106 @@ async fn an_object_is_written_as_long_as_it_is_the_one_that_was_looked_at() {
         .signs_record(1, "superseded")
         .signs_record(2, "deployed");
     releases(&script)
+        .upgrade(&desired(&[("ConfigMap", "a")]), &observed(current.clone()))
+        .await
+        .unwrap();
+    script.finish();
+
+    let immutable = json!({
+        "kind": "Status", "code": 422, "reason": "Invalid", "message": "metadata.uid: Invalid value",
+        "details": {"causes": [
+            {"field": "metadata.uid", "reason": "FieldValueInvalid", "message": "field is immutable"},
+        ]},
+    });
+    let mut remade = live("a", "42");
+    remade["metadata"]["uid"] = json!("uid-remade");
+    let script = Script::new("a hook deleted it and made it again")
+        .get(&map("a"), live("a", "42"))
+        .signs_record(2, "pending-upgrade")
+        .on(Method::PATCH, &map("a"), |_| {}, 422, immutable)
+        .get(&map("a"), remade.clone())
+        .get(&map("a"), remade.clone())
+        .on(
+            Method::PATCH,
+            &map("a"),
+            |sent| assert_eq!(sent["metadata"]["uid"], "uid-remade"),
+            200,
+            remade,
+        )
+        .signs_record(1, "superseded")
+        .signs_record(2, "deployed");
+    releases(&script)
         .upgrade(&desired(&[("ConfigMap", "a")]), &observed(current))
         .await
         .unwrap();
     script.finish();
+}
+
+#[tokio::test]
+async fn an_object_that_an_apply_would_not_change_is_not_written() {
+    let wanted = |size: &str| Desired {
+        manifest: manifest(&[("ConfigMap", "a")]).replace("\"1\"", size) + &manifest(&[("ConfigMap", "b")]),
+        ..desired(&[])
+    };
+    let sized = |size: &str, label: &str| {
+        let mut object = live("b", "42");
+        object["data"] = json!({"size": size});
+        object["metadata"]["labels"]["team"] = json!(label);
+        object["metadata"]["managedFields"] = json!([
+            {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:data": {"f:size": {}}}},
+            {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {"f:team": {}}}}},
+        ]);
+        object
+    };
+    let current = authentic(1, Status::Deployed, &wanted("1"));
+    let upgrade = async |script: Script, desired: &Desired, applied_in: i64| {
+        let releases = releases(&script);
+        let applied = Live {
+            id: ObjectId::of::<ConfigMap>(Some("shop"), "b").unwrap(),
+            object: sized("1", "one"),
+        };
+        let record = authentic(applied_in, Status::Deployed, desired);
+        releases.settled.note(&record, &[applied]);
+        let upgraded = releases.upgrade(desired, &observed(current.clone())).await;
+        script.finish();
+        upgraded.unwrap()
+    };
+    let begun = |script, b: Value| {
+        Script::new(script)
+            .get(&map("a"), live("a", "42"))
+            .get(&map("b"), b)
+            .signs_record(2, "pending-upgrade")
+    };
+    let ends = |script: Script| script.signs_record(1, "superseded").signs_record(2, "deployed");
+
+    let same = begun("others changed their own fields", sized("1", "two")).applies_checked("a");
+    let upgraded = upgrade(ends(same), &wanted("2"), 1).await;
+    let objects: Vec<_> = upgraded.objects.iter().map(|live| live.id.name()).collect();
+    assert_eq!(objects, ["a", "b"], "it is one of the release all the same");
+
+    let both = |script: Script| script.applies_checked("a").applies_checked("b");
+    let edited = begun("somebody changed a field of ours", sized("9", "one"));
+    upgrade(ends(both(edited)), &wanted("2"), 1).await;
+
+    let unknown = begun("as another revision left it", sized("1", "one"));
+    upgrade(ends(both(unknown)), &wanted("2"), 3).await;
+
+    let hooked = with_hook(wanted("2"), HookEvent::PreUpgrade);
+    let script = Script::new("a hook may change it")
+        .get(&map("a"), live("a", "42"))
+        .get(&map("b"), sized("1", "one"))
+        .absent(JOB)
+        .signs_record(2, "pending-upgrade")
+        .absent(JOB)
+        .refuse(Method::DELETE, JOB, 404, "NotFound", "not found")
+        .signs_record(2, "pending-upgrade")
+        .absent(JOB)
+        .on(Method::PATCH, JOB, |_| {}, 201, job("Complete"))
+        .get(JOB, job("Complete"))
+        .signs_record(2, "pending-upgrade")
+        .get(JOB, job("Complete"))
+        .on(Method::DELETE, JOB, |_| {}, 200, gone());
+    upgrade(ends(both(script)), &hooked, 1).await;
 }
 
 #[tokio::test]
