@@ -134,17 +134,25 @@ impl Composition<'_> {
         // The Role names the records of the next revisions.
         let (of_role, role) = self.role(phase).await?;
         let (of_record, pending) = record(revision, Status::PendingUpgrade).await?;
-        let mut writes = vec![
-            first,
-            Write::Apply(of_role, role, MANAGER),
-            Write::Apply(of_record.clone(), pending, HELM),
-        ];
+        let mut writes = vec![first, Write::Apply(of_role, role, MANAGER)];
+        if phase == Phase::Bump {
+            // The controller of the new version has an account of its own.
+            let (of_binding, mut binding) = self.binding().await?;
+            binding["subjects"][0]["name"] = json!("nobody-two");
+            writes.push(Write::Apply(of_binding, binding, MANAGER));
+        }
+        writes.push(Write::Apply(of_record.clone(), pending, HELM));
         for (id, mut object) in bare::objects(self.cluster, self.desired).await? {
-            // The only object of the chart that a changed value or version changes.
-            if id.resource().plural == "configmaps" {
-                object["data"]["GREETING"] = json!(phase.name());
-                writes.push(Write::Apply(id, object, HELM));
+            match phase {
+                // All objects have a label with the version.
+                Phase::Bump => object["metadata"]["labels"]["version"] = json!("two"),
+                // The only object of the chart that shows the value.
+                _ if id.resource().plural == "configmaps" => {
+                    object["data"]["GREETING"] = json!(phase.name());
+                }
+                _ => continue,
             }
+            writes.push(Write::Apply(id, object, HELM));
         }
         let (of_former, superseded) = record(revision - 1, Status::Superseded).await?;
         let (_, deployed) = record(revision, Status::Deployed).await?;
