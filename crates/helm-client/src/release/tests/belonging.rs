@@ -347,7 +347,10 @@ async fn an_object_that_an_apply_would_not_change_is_not_written() {
     assert_eq!(objects, ["a", "b"], "it is one of the release all the same");
 
     let both = |script: Script| script.applies_checked("a").applies_checked("b");
-    let edited = begun("somebody changed a field of ours", sized("9", "one"));
+    let edited = begun(
+        "somebody changed a field and left it in our name",
+        sized("9", "one"),
+    );
     upgrade(ends(both(edited)), &wanted("2"), 1).await;
 
     let unknown = begun("as another revision left it", sized("1", "one"));
