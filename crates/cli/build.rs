@@ -1,5 +1,6 @@
 //! Links `kco` at a fixed address if it is linked statically, as Helm's own binary is. At any other address, each start
-//! adjusts a megabyte of pointers: half a millisecond of the three that a small chart takes.
+//! adjusts a megabyte of pointers: half a millisecond of the three that a small chart takes. With `RUST_BACKTRACE` set, an
+//! error takes ten milliseconds longer than at any address.
 
 const ARGS: [&str; 2] = ["-no-pie", "-static"];
 

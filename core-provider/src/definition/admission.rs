@@ -1,8 +1,8 @@
 //! Probes whether the API server's admission knows a type.
 //!
-//! A type is served up to five seconds before admission policies know its version, if no other type has the same: so
-//! often the API server reads its list of types for `MutatingAdmissionPolicy`. Until then it refuses with a 503 whatever
-//! such a policy would change, which for ours are new objects, and users would see that. No watch tells when that ends.
+//! For `MutatingAdmissionPolicy`, the API server reads its list of versions every five seconds. Until it knows the version
+//! of a type, it refuses with a 503 every write that such a policy would change. Ours changes new objects, so users would
+//! see that when they create a composition. No watch tells when that ends.
 
 use std::time::Duration;
 

@@ -78,8 +78,8 @@ pub(super) async fn keyed(
     Ok(members)
 }
 
-/// True when applying `wanted` would change nothing; `None` when the object does not exist. The API server tells, by a dry run, so defaults and equivalent
-/// notations need no handling here.
+/// True when applying `wanted` would change nothing; `None` when the object does not exist. The API server tells, by a
+/// dry run, so defaults and equivalent notations need no handling here.
 async fn is_in_place(
     id: &ObjectId,
     wanted: &Value,

@@ -25,8 +25,8 @@ fn main() -> Result<()> {
     time(&scenario, "warm", "1.0.0")?;
     let mut times = Vec::new();
     for number in 1..DEFINITIONS {
-        // The API server reads its list of versions every five seconds. A definition that began as soon as the one
-        // before is Ready, would wait for all of them.
+        // A definition waits until the API server reads its list of versions, which it does every five seconds. The
+        // definition before became Ready right after that, so each begins at another point of the interval.
         std::thread::sleep(Duration::from_millis(530 * number as u64));
         // A version of its own, which the API server does not know from another type.
         let took = time(&scenario, &format!("figure{number}"), &format!("1.0.{number}"))?;

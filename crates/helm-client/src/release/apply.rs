@@ -135,12 +135,10 @@ pub(super) struct Writing<'a> {
     /// Those of the objects that existed and were found to belong to the release: they are written as long as their
     /// UIDs have not changed.
     pub(super) checked: &'a Checked,
-    /// Those that an apply would not change: they are not written.
-    pub(super) untouched: &'a [Live],
 }
 
-/// Applies the objects: one kind after the other, the objects of one kind in parallel. `written` says what was done,
-/// even when one of them fails.
+/// Applies the objects: one kind after the other, the objects of one kind in parallel. Those in `untouched`, which an
+/// apply would not change, are not written. `written` says what was done, even when one of them fails.
 ///
 /// # Errors
 /// [`Error::Objects`] for the first object that the server refuses.
@@ -148,15 +146,25 @@ pub(super) async fn write(
     cluster: &Cluster,
     targets: &[Target],
     how: &Writing<'_>,
+    mut untouched: HashMap<ObjectId, Live>,
     written: &mut Written,
     tell: &Tell<'_>,
 ) -> Result<(), Error> {
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
         written.begun = true;
-        let puts: Vec<_> = batch
-            .iter()
-            .map(|target| put_unless_untouched(cluster, target, how).boxed())
-            .collect();
+        let mut put_unless_untouched = |target| {
+            let left = Target::id(target).and_then(|id| untouched.remove(id));
+            let put = async move {
+                match left {
+                    Some(live) => Ok((live, None)),
+                    None => put(cluster, target, how)
+                        .await
+                        .map(|(live, created)| (live, Some(created))),
+                }
+            };
+            put.boxed()
+        };
+        let puts: Vec<_> = batch.iter().map(&mut put_unless_untouched).collect();
         let puts: Vec<_> = stream::iter(puts).buffered(AT_ONCE).collect().await;
         let mut outcome = Ok(());
         for (target, put) in batch.iter().zip(puts) {
@@ -183,20 +191,6 @@ pub(super) async fn write(
         outcome?;
     }
     Ok(())
-}
-
-/// The object, and whether it was created; `None` if it was not written.
-async fn put_unless_untouched(
-    cluster: &Cluster,
-    target: &Target,
-    how: &Writing<'_>,
-) -> Result<(Live, Option<bool>), Error> {
-    let untouched = how.untouched.iter().find(|live| target.id() == Some(&live.id));
-    if let Some(live) = untouched {
-        return Ok((live.clone(), None));
-    }
-    let (live, created) = put(cluster, target, how).await?;
-    Ok((live, Some(created)))
 }
 
 async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {

@@ -50,7 +50,7 @@ pub(super) struct Plan {
     /// new ones among them, as with Helm.
     checked: Checked,
     /// The objects that an apply would not change.
-    untouched: Vec<Live>,
+    untouched: HashMap<ObjectId, Live>,
 }
 
 /// A change whose pending record has been created.
@@ -101,7 +101,7 @@ impl Releases {
         }
         let mut existing = None;
         let mut checked = Checked::new();
-        let mut untouched = Vec::new();
+        let mut untouched = HashMap::new();
         if !spec.take_ownership {
             let word = match spec.action {
                 Action::Install => "install",
@@ -114,14 +114,16 @@ impl Releases {
             };
             // What an apply of the same manifest would make of these objects is known.
             let revision = current.map(Record::revision).unwrap_or_default();
-            let is_known = |id: &&ObjectId| self.settled.knows(revision, id);
-            let known: HashSet<&ObjectId> = unchanged(&objects, &deployed).filter(is_known).collect();
+            let is_known = |id: &ObjectId| self.settled.knows(revision, id);
+            let known: HashSet<&ObjectId> = unchanged(&objects, &deployed, is_known).collect();
             let is_whole = |id: &ObjectId| known.contains(id);
             let targets = looked_at.into_iter();
             let found = apply::find(&self.cluster, targets, is_whole, &spec.owner, word).await?;
             checked = ownership::checked(&found);
-            untouched = found;
-            untouched.retain(|live| known.contains(&live.id) && self.settled.is_as_applied(revision, live));
+            let is_left =
+                |live: &Live| known.contains(&live.id) && self.settled.is_as_applied(revision, live);
+            let left = found.into_iter().filter(is_left);
+            untouched = left.map(|live| (live.id.clone(), live)).collect();
             let there = new.into_iter().filter_map(Target::id);
             let there = there.filter(|id| checked.contains_key(id));
             existing = Some(there.map(ObjectId::path).collect());
@@ -192,16 +194,14 @@ impl Releases {
         let owner = self.owner(&record.release);
         let (before, after) = action.events();
         self.write_crds(&plan.crds).await?;
-        if record.release.hooks.iter().any(|hook| hook.runs_at(&before)) {
-            // It may change them.
-            plan.untouched.clear();
-        }
-        self.run_hooks(records, record, &before).await?;
         let by_update = |earlier: &Record| earlier.release.apply_method != Some(ApplyMethod::ServerSide);
         let all = *take_ownership || current.iter().chain(others.iter()).any(by_update);
-        if all {
-            plan.untouched.clear();
+        let mut untouched = std::mem::take(&mut plan.untouched);
+        if all || self.runs_hooks(record, &before) {
+            // Fields of updates have to become those of applies, and hooks may change objects.
+            untouched.clear();
         }
+        self.run_hooks(records, record, &before).await?;
         let existing: HashSet<&String> = plan.existing.iter().flatten().collect();
         let is_adopted = |id: &&ObjectId| all || existing.contains(&id.path());
         let adopted = plan.objects.iter().filter_map(Target::id).filter(is_adopted);
@@ -215,9 +215,16 @@ impl Releases {
             owner: &owner,
             force: &force,
             checked: &plan.checked,
-            untouched: &plan.untouched,
         };
-        apply::write(&self.cluster, &plan.objects, &how, written, &self.tell()).await?;
+        apply::write(
+            &self.cluster,
+            &plan.objects,
+            &how,
+            untouched,
+            written,
+            &self.tell(),
+        )
+        .await?;
         remove::remove(
             &self.cluster,
             &plan.dropped,
@@ -365,9 +372,17 @@ impl Releases {
                 owner: &owner,
                 force: &force,
                 checked: &checked,
-                untouched: &[],
             };
-            apply::write(&self.cluster, &plan.deployed, &how, &mut back, &self.tell()).await?;
+            let untouched = HashMap::new();
+            apply::write(
+                &self.cluster,
+                &plan.deployed,
+                &how,
+                untouched,
+                &mut back,
+                &self.tell(),
+            )
+            .await?;
             self.settled.note(current, &back.objects);
         }
         let made = remove::dropped(made, &plan.deployed);
@@ -444,13 +459,20 @@ impl Releases {
     }
 }
 
-/// The objects that have the same manifest in the deployed revision.
-fn unchanged<'a>(objects: &'a [Target], deployed: &[Target]) -> impl Iterator<Item = &'a ObjectId> {
+/// Those of the wanted objects that have the same manifest in the deployed revision.
+fn unchanged<'a>(
+    objects: &'a [Target],
+    deployed: &[Target],
+    is_wanted: impl Fn(&ObjectId) -> bool,
+) -> impl Iterator<Item = &'a ObjectId> {
     let entry = |target| Some((Target::identity(target)?, target));
     let deployed: HashMap<Identity<'_>, &Target> = deployed.iter().filter_map(entry).collect();
-    let same = objects.iter().filter(move |target| {
+    let wanted = objects
+        .iter()
+        .filter(move |target| !target.is_outdated && target.id().is_some_and(&is_wanted));
+    let same = wanted.filter(move |target| {
         let before = target.identity().and_then(|identity| deployed.get(&identity));
-        !target.is_outdated && before == Some(target)
+        before == Some(target)
     });
     same.filter_map(Target::id)
 }

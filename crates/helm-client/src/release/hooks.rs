@@ -50,6 +50,11 @@ const BUSY_PAUSE: Duration = Duration::from_secs(1);
 pub(super) type Outputs = Vec<(usize, Option<String>)>;
 
 impl Releases {
+    /// True if hooks run at this event.
+    pub(super) fn runs_hooks(&self, record: &Record, event: &HookEvent) -> bool {
+        self.options.hooks && record.release.hooks.iter().any(|hook| hook.runs_at(event))
+    }
+
     /// Runs the hooks of an event: by weight, each to its end before the next is created. Before a hook is created,
     /// the record says that it runs; before one that succeeded is deleted, the record says that it did.
     ///
@@ -64,7 +69,7 @@ impl Releases {
         record: &mut Record,
         event: &HookEvent,
     ) -> Result<(), Error> {
-        if !self.options.hooks || record.release.hooks.iter().all(|hook| !hook.runs_at(event)) {
+        if !self.runs_hooks(record, event) {
             return Ok(());
         }
         let since = match &record.provenance.stage {

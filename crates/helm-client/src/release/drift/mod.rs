@@ -165,11 +165,11 @@ impl Releases {
         let mut wanted = target.manifest.clone();
         owner.claim(&mut wanted);
         let how = Apply::by(MANAGER).force().dry_run();
-        let mut as_applied = 0;
+        let mut as_applied = None;
         let drifted = match self.cluster.apply(id, &wanted, &how).await {
             Ok(applied) => {
                 if fingerprint(&applied.object) == print {
-                    as_applied = *revision;
+                    as_applied = Some(*revision);
                 }
                 differences(id, &applied.object, live)
             }

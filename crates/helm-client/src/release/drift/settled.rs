@@ -21,8 +21,8 @@ pub(super) struct CachedDrift {
     pub(super) print: u64,
     /// What had drifted in it.
     pub(super) drifted: Vec<DriftedPath>,
-    /// The revision whose apply left it like that or would change nothing, 0 if there is none.
-    pub(super) as_applied: i64,
+    /// The revision whose apply left it like that, or would change nothing.
+    pub(super) as_applied: Option<i64>,
 }
 
 /// Objects as last seen; a few bytes for each.
@@ -39,7 +39,7 @@ impl Settled {
         for live in objects {
             let drifted = Vec::new();
             let print = fingerprint(&live.object);
-            let as_applied = record.revision();
+            let as_applied = Some(record.revision());
             let cached = CachedDrift {
                 print,
                 drifted,
@@ -51,17 +51,18 @@ impl Settled {
 
     /// True if it is known what the apply of a revision makes of an object.
     pub(in crate::release) fn knows(&self, revision: i64, id: &ObjectId) -> bool {
-        self.lock()
+        let cache = self.lock();
+        cache
             .get(id)
-            .is_some_and(|cached| cached.as_applied == revision && revision > 0)
+            .is_some_and(|cached| cached.as_applied == Some(revision))
     }
 
     /// True if applying the object of this revision again would not change it.
     pub(in crate::release) fn is_as_applied(&self, revision: i64, live: &Live) -> bool {
-        self.knows(revision, &live.id)
-            && self
-                .get(&live.id)
-                .is_some_and(|cached| cached.print == fingerprint(&live.object))
+        let print = fingerprint(&live.object);
+        let cache = self.lock();
+        let cached = cache.get(&live.id);
+        cached.is_some_and(|cached| cached.as_applied == Some(revision) && cached.print == print)
     }
 
     /// Forgets objects that no longer exist.
