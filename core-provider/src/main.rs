@@ -7,6 +7,7 @@ mod bundle;
 mod definition;
 mod definition_type;
 mod grants;
+mod labelling;
 mod namespaces;
 mod run;
 mod templates;

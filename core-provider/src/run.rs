@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,11 @@ use charts::source::Limits;
 use cluster::{Cluster, Item, ResourceId};
 use composition::Schemas;
 use crdgen::CustomResourceDefinition;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use helm_client::rendering::{self, Event};
 use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
@@ -23,6 +25,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta};
 use kube::runtime::controller::{self, Action, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::watch_object;
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use runtime::watch::readable;
@@ -37,6 +40,7 @@ use crate::bundle::{Placement, Platform};
 use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, Waits, reconcile};
 use crate::definition_type;
 use crate::grants::secrets;
+use crate::labelling::Labelling;
 use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
 use crate::webhook::{
@@ -100,7 +104,7 @@ impl Args {
             None
         };
         let lost = leading.as_ref().map(cluster::Held::lost).unwrap_or_default();
-        self.register(context.webhooks.clone(), &process);
+        self.register(context.webhooks.clone(), context.labelling.clone(), &process);
         let (cluster, shutdown) = (process.cluster().clone(), process.shutdown());
         process.spawn(async move {
             shutdown
@@ -223,14 +227,20 @@ impl Args {
         }
     }
 
-    /// Keeps the webhook for labels registered if it is needed, and rotates the CA bundles of everything that calls us.
-    fn register(&self, mut webhooks: Registration, process: &Process) {
+    /// Keeps the webhook for labels registered, and rotates the CA bundles of everything that calls us.
+    fn register(&self, mut webhooks: Registration, labelling: Option<Labelling>, process: &Process) {
         let (cluster, shutdown) = (process.cluster().clone(), process.shutdown());
         let name = self.service_account.clone();
+        let registrations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(cluster.client());
         process.spawn(async move {
             let register = async {
+                let mut registrations = pin!(watch_object(registrations, &name).default_backoff());
+                let mut is_missing = false;
                 loop {
                     let labels = webhooks.set_labels(&name, &cluster).await;
+                    if std::mem::take(&mut is_missing) {
+                        labelling.iter().for_each(Labelling::renewed);
+                    }
                     let trust = webhooks.renew_trust(&cluster).await;
                     if let Err(error) = &labels {
                         tracing::warn!(error = chain(error), "could not register the webhook for labels");
@@ -243,8 +253,14 @@ impl Args {
                     }
                     if labels.and(trust).is_err() {
                         tokio::time::sleep(REGISTER_AGAIN).await;
-                    } else if webhooks.bundle.changed().await.is_err() {
-                        return std::future::pending().await;
+                        continue;
+                    }
+                    tokio::select! {
+                        Ok(()) = webhooks.bundle.changed() => {}
+                        () = deleted(&mut registrations) => {
+                            tracing::warn!(name, "the registration of the webhook for labels was deleted: writing it again");
+                            is_missing = true;
+                        }
                     }
                 }
             };
@@ -312,9 +328,14 @@ impl Args {
         let backlog = Arc::new(Backlog::new(telemetry.queue()));
         let waiting = backlog.clone();
         telemetry.tell_depth(move || waiting.depth())?;
+        let registration = webhook::of_labels(&self.service_account)?;
+        let labelling = webhooks
+            .is_called()
+            .then(|| Labelling::keep(registration, cluster.clone()));
         let context = Context {
             charts,
             webhooks,
+            labelling,
             templates: Templates::from_folder(&assets())?,
             platform: Platform {
                 krateo_namespace: self.krateo_namespace.clone(),
@@ -508,6 +529,16 @@ async fn fetch(definition: Result<CompositionDefinition, watcher::Error>, charts
     {
         tracing::debug!(error = chain(&error), "could not prefetch a chart");
     }
+}
+
+/// Ends when the watched object is found missing.
+async fn deleted<T>(watched: &mut (impl Stream<Item = watcher::Result<Option<T>>> + Unpin)) {
+    while let Some(seen) = watched.next().await {
+        if matches!(seen, Ok(None)) {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// One item for each change.

@@ -36,7 +36,7 @@ pub struct HostPlatform {
     plane: ControlPlane,
     site: Site,
     inspector: String,
-    /// The port on which core-provider answers webhooks; 0 if nobody needs them.
+    /// The port on which core-provider answers webhooks.
     webhooks: u16,
 }
 
@@ -112,7 +112,7 @@ impl HostPlatform {
         site.run(install)?;
         Ok(Self {
             inspector: format!("127.0.0.1:{}", free_port()?),
-            webhooks: if floor { free_port()? } else { 0 },
+            webhooks: free_port()?,
             plane,
             site,
         })
@@ -175,7 +175,7 @@ impl HostPlatform {
     }
 
     fn provider_environment(&self) -> Vec<(&'static str, String)> {
-        let mut environment = vec![
+        vec![
             ("KRATEO_NAMESPACE", NAMESPACE.to_owned()),
             ("CORE_PROVIDER_SERVICE_ACCOUNT", RELEASE.to_owned()),
             ("CORE_PROVIDER_POLL_INTERVAL", "5s".to_owned()),
@@ -186,12 +186,11 @@ impl HostPlatform {
                 format!("{RELEASE}-{INSPECTOR}"),
             ),
             ("URL_CHART_INSPECTOR", format!("http://{}/", self.inspector)),
-        ];
-        if self.webhooks != 0 {
-            let url = format!("https://127.0.0.1:{}", self.webhooks);
-            environment.push(("CORE_PROVIDER_WEBHOOK_URL", url));
-        }
-        environment
+            (
+                "CORE_PROVIDER_WEBHOOK_URL",
+                format!("https://127.0.0.1:{}", self.webhooks),
+            ),
+        ]
     }
 
     /// Upgrades the platform's release to these values of the chart. It does not restart running programs.

@@ -24,6 +24,7 @@ mod keep_to_krateo;
 mod kill_controller;
 mod kill_operator;
 mod kill_provider;
+mod label_compositions;
 mod limit_controller;
 mod migrate_krateo;
 mod open_namespace;

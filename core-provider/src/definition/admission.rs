@@ -1,12 +1,12 @@
-//! Probes whether the API server's admission knows a type.
+//! Probes whether the API server admits objects of a type, by a dry run.
 //!
-//! For `MutatingAdmissionPolicy`, the API server reads its list of versions every five seconds. Until it knows the version
-//! of a type, it refuses with a 503 every write that such a policy would change. Ours changes new objects, so users would
-//! see that when they create a composition. No watch tells when that ends.
+//! A new type is served a moment before its first objects pass the webhook that labels them, and no watch tells when.
 
 use std::time::Duration;
 
+use api::annotations;
 use cluster::{Apply, Cluster, ObjectId, ResourceId};
+use serde_json::{Value, json};
 
 use super::FIELD_MANAGER;
 
@@ -20,25 +20,39 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     /// The type, in the version to probe.
-    pub(super) resource: ResourceId,
-    pub(super) namespace: String,
+    pub(crate) resource: ResourceId,
+    pub(crate) namespace: String,
 }
 
 impl Probe {
     /// True when an object of the type passes admission; a refusal by the schema counts as passed.
     pub(super) async fn passes(&self, cluster: &Cluster) -> Result<bool, cluster::Error> {
-        let object = serde_json::json!({
+        self.is_admitted(json!({}), cluster).await
+    }
+
+    /// The same, if the API server's policy labels the object instead of our webhook.
+    pub(crate) async fn passes_policy(&self, cluster: &Cluster) -> Result<bool, cluster::Error> {
+        let asked = json!({annotations::LABELLED_BY_POLICY: "true"});
+        self.is_admitted(asked, cluster).await
+    }
+
+    /// The version that is probed.
+    pub(crate) fn version(&self) -> &str {
+        &self.resource.version
+    }
+
+    async fn is_admitted(&self, annotations: Value, cluster: &Cluster) -> Result<bool, cluster::Error> {
+        let object = json!({
             "apiVersion": self.resource.api_version(),
             "kind": self.resource.kind,
-            "metadata": {"name": DRY_RUN},
+            "metadata": {"name": DRY_RUN, "annotations": annotations},
         });
         let id = ObjectId::new(self.resource.clone(), Some(&self.namespace), DRY_RUN)?;
         let how = Apply::by(FIELD_MANAGER).dry_run();
         match cluster.apply(&id, &object, &how).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_invalid() => Ok(true),
-            // Admission does not know the type yet, our Role is not in force, or the type is not served yet: a matter
-            // of seconds.
+            // Our Role is not in force, the type is not served or cannot be labelled yet: a matter of seconds.
             Err(error) if error.is_transient() || error.is_forbidden() || error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }

@@ -17,6 +17,7 @@ use super::turns::Turns;
 use crate::backlog::Backlog;
 use crate::bound::Scans;
 use crate::bundle::Platform;
+use crate::labelling::Labelling;
 use crate::namespaces::Namespaces;
 use crate::templates::Templates;
 use crate::webhook::Registration;
@@ -30,6 +31,9 @@ pub(crate) struct Context {
     pub(crate) charts: Arc<Charts>,
     /// The address of our webhooks and their CA bundle.
     pub(crate) webhooks: Registration,
+    /// Leaves the labels of new compositions to the API server's policy; none if it sets them in all versions, because
+    /// webhooks are disabled.
+    pub(crate) labelling: Option<Labelling>,
     pub(crate) templates: Templates,
     pub(crate) platform: Platform,
     pub(crate) recorder: Recorder,

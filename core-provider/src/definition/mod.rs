@@ -34,6 +34,9 @@ use runtime::telemetry::{Again, Part};
 use runtime::{chain, spans};
 use tracing::{Instrument as _, Span};
 
+use crate::labelling::Labelling;
+
+pub(crate) use admission::Probe;
 pub(crate) use context::{Context, FIELD_MANAGER};
 pub(crate) use error::Error;
 use observe::{Observed, Opened};
@@ -185,6 +188,9 @@ async fn act(
         let applied = ctx.telemetry.time(part(definition), applied).await;
         applied.map_err(Error::Apply)?
     };
+    if plan.steps.iter().any(plan::Step::removes_version) {
+        ctx.labelling.iter().for_each(Labelling::removed);
+    }
     if let Observed::Active(active) = &observed
         && plan.standing != Standing::ObservedOnly
     {
@@ -234,9 +240,16 @@ fn settled_reason(standing: Standing, observed: &Observed) -> Option<SettledReas
     }
 }
 
-/// From here on, the namespaces in which the controller may grant permissions follow the compositions.
+/// From here on, the namespaces in which the controller may grant permissions follow the compositions, and the API
+/// server's policy labels new ones as soon as it can.
 fn follow(definition: &CompositionDefinition, active: &observe::Active, ctx: &Context) {
     let (target, names) = (&active.target, &active.source.names);
+    if let Some(labelling) = &ctx.labelling {
+        labelling.served(Probe {
+            resource: instances::resource(&names.plural, &names.kind, &target.version),
+            namespace: target.namespace.clone(),
+        });
+    }
     let name = target.namespaces_role();
     let is_role =
         |member: &&members::Member| member.id.name() == name && member.id.resource().plural == "clusterroles";

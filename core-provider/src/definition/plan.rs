@@ -71,6 +71,11 @@ impl Step {
     pub(crate) fn is_move(&self) -> bool {
         matches!(self, Self::Move(..) | Self::Rebind(..))
     }
+
+    /// True if a version of the type may not be served afterwards.
+    pub(super) fn removes_version(&self) -> bool {
+        matches!(self, Self::Retire { .. } | Self::LetGo)
+    }
 }
 
 /// The state of the definition once the plan has been applied.

@@ -2,7 +2,7 @@
 //!
 //! As little as possible depends on them: conversion is used only for types whose charts list changes between versions,
 //! types whose CRD expresses the whole schema are validated by the API server alone, and if the API server supports
-//! mutating policies, those set the labels.
+//! mutating policies, one sets the labels, except in versions that it does not know yet.
 
 mod authority;
 mod bodies;
@@ -37,7 +37,7 @@ pub(crate) use authority::Terms;
 pub(crate) use certificates::{Certificates, Source, Times};
 pub(crate) use conversions::{Conversions, path as conversion_path};
 pub(crate) use deadlines::Webhook;
-pub(crate) use registration::{Address, Registration};
+pub(crate) use registration::{Address, Registration, of_labels};
 pub(crate) use requests::Requests;
 pub(crate) use tls::{Shown, tls};
 pub(crate) use validate::{Judge, Shares, is_judged};

@@ -1,4 +1,4 @@
-//! Sets the label that names the controller of a composition, if the API server has no policy that sets it.
+//! Sets the label that names the controller of a composition, if the API server's policy has not.
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,12 @@
 //! Registers the webhooks with the API server.
 
-use std::time::Duration;
-
+use api::annotations;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cluster::{Apply, Cluster, ObjectId};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
+use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -58,12 +57,6 @@ pub(crate) struct Registration {
     pub(crate) bundle: watch::Receiver<String>,
 }
 
-/// API versions that may have mutating admission policies.
-const POLICIES: [&str; 2] = ["v1", "v1beta1"];
-
-/// How old a discovery result may be.
-const SERVED_AGE: Duration = Duration::from_mins(10);
-
 impl Registration {
     /// The `clientConfig` of a webhook at `path`; `None` while there is no certificate yet, and when webhooks are
     /// disabled.
@@ -88,8 +81,7 @@ impl Registration {
     /// The CA bundle as encoded in a `clientConfig`; `None` in the same cases as [`Self::client_config`].
     pub(super) fn trusted(&self) -> Option<String> {
         let trusted = BASE64_STANDARD.encode(&*self.bundle.borrow());
-        let is_called = !matches!(self.address, Address::Nowhere);
-        (is_called && !trusted.is_empty()).then_some(trusted)
+        (self.is_called() && !trusted.is_empty()).then_some(trusted)
     }
 
     /// True when this `clientConfig` points at us.
@@ -112,60 +104,59 @@ impl Registration {
         }
     }
 
-    /// Registers the webhook that sets the version label, if the API server does not support policies that can.
+    /// True when API servers call us.
+    pub(crate) fn is_called(&self) -> bool {
+        !matches!(self.address, Address::Nowhere)
+    }
+
+    /// Registers the webhook that sets the version label; while there is no certificate yet, nothing is written. If
+    /// webhooks are disabled, the registration only says that the API server's policy sets the label in all versions.
     ///
     /// The registration is owned by the `ClusterRole` of the installation, so that it is garbage-collected with it. It
     /// also has the labels of the installation, so that it can be found where garbage collection does not run.
+    ///
+    /// # Errors
+    /// Those of reading the role and of writing the registration.
     pub(crate) async fn set_labels(&self, name: &str, cluster: &Cluster) -> Result<(), cluster::Error> {
-        let served = cluster.discovery().served(SERVED_AGE).await?;
-        let has_policies = POLICIES.iter().any(|version| {
-            let kind =
-                GroupVersionKind::gvk("admissionregistration.k8s.io", version, "MutatingAdmissionPolicy");
-            served.kind(&kind).is_some()
-        });
-        let Some(client_config) = self.client_config("/mutate").filter(|_| !has_policies) else {
+        let client_config = self.client_config("/mutate");
+        if client_config.is_none() && self.is_called() {
             return Ok(());
-        };
+        }
         let role: Option<PartialObjectMeta> = cluster
             .get_metadata(&ObjectId::of::<ClusterRole>(None, name)?)
             .await?;
-        let id = ObjectId::of::<MutatingWebhookConfiguration>(None, name)?;
-        let object = configuration(name, role.map(|role| role.metadata), &client_config);
+        let object = configuration(name, role.map(|role| role.metadata), client_config.as_ref());
         cluster
-            .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
+            .apply(&of_labels(name)?, &object, &Apply::by(FIELD_MANAGER).force())
             .await?;
         Ok(())
     }
 }
 
+/// The registration of the webhook that sets the version label, for the installation of this name.
+///
+/// # Errors
+/// [`cluster::Error`] if the name is no object name.
+pub(crate) fn of_labels(name: &str) -> Result<ObjectId, cluster::Error> {
+    ObjectId::of::<MutatingWebhookConfiguration>(None, name)
+}
+
 /// The labels of the installation that are copied to the registration.
 const OF_INSTALLATION: [&str; 2] = ["app.kubernetes.io/name", "app.kubernetes.io/instance"];
 
-/// The webhook configuration, given the metadata of the installation's `ClusterRole`, if that exists.
-fn configuration(name: &str, role: Option<ObjectMeta>, client_config: &Value) -> Value {
+/// The webhook configuration, given the metadata of the installation's `ClusterRole`, if that exists, and how we are
+/// called, if at all. The webhook is called only for what the policy of our chart has not labelled.
+fn configuration(name: &str, role: Option<ObjectMeta>, client_config: Option<&Value>) -> Value {
     let mut object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": [{
-            "name": "core.provider.krateo.io",
-            "admissionReviewVersions": ["v1"],
-            // A composition without the label belongs to no controller, so none may be stored without it.
-            "failurePolicy": "Fail",
-            "timeoutSeconds": Webhook::Label.timeout_seconds(),
-            "sideEffects": "None",
-            "rules": [{
-                "apiGroups": [api::COMPOSITION_GROUP], "apiVersions": ["*"],
-                "operations": ["CREATE", "UPDATE"], "resources": ["*"],
-            }],
-            "matchConditions": [{
-                "name": "is-new-or-has-no-version-label",
-                "expression": "request.operation == 'CREATE' || !has(object.metadata.labels) \
-                    || !('krateo.io/composition-version' in object.metadata.labels)",
-            }],
-            "clientConfig": client_config,
-        }],
+        "webhooks": [],
     });
+    match client_config {
+        Some(client_config) => object["webhooks"] = json!([webhook(client_config)]),
+        None => object["metadata"]["annotations"] = json!({annotations::LABELLED_BY_POLICY: "*"}),
+    }
     let Some(role) = role else { return object };
     if let Some(uid) = role.uid {
         object["metadata"]["ownerReferences"] = json!([
@@ -178,6 +169,29 @@ fn configuration(name: &str, role: Option<ObjectMeta>, client_config: &Value) ->
         object["metadata"]["labels"] = json!(labels);
     }
     object
+}
+
+fn webhook(client_config: &Value) -> Value {
+    json!({
+        "name": "core.provider.krateo.io",
+        "admissionReviewVersions": ["v1"],
+        // A composition without the label belongs to no controller, so none may be stored without it.
+        "failurePolicy": "Fail",
+        "timeoutSeconds": Webhook::Label.timeout_seconds(),
+        "sideEffects": "None",
+        "rules": [{
+            "apiGroups": [api::COMPOSITION_GROUP], "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE"], "resources": ["*"],
+        }],
+        "matchConditions": [{
+            "name": "has-the-wrong-label-or-loses-it",
+            "expression": "request.operation == 'CREATE' \
+                ? object.?metadata.labels['krateo.io/composition-version'].orValue('') != request.kind.version \
+                : oldObject.?metadata.labels['krateo.io/composition-version'].hasValue() \
+                    && !object.?metadata.labels['krateo.io/composition-version'].hasValue()",
+        }],
+        "clientConfig": client_config,
+    })
 }
 
 #[cfg(test)]
@@ -207,13 +221,21 @@ mod tests {
             ),
             ..ObjectMeta::default()
         };
-        let object = configuration("krateo-core-provider", Some(role), &json!({}));
+        let object = configuration("krateo-core-provider", Some(role), Some(&json!({})));
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u1");
         let expected =
             json!({"app.kubernetes.io/name": "core-provider", "app.kubernetes.io/instance": "krateo"});
         assert_eq!(object["metadata"]["labels"], expected);
-        let bare = configuration("krateo-core-provider", None, &json!({}));
+        let bare = configuration("krateo-core-provider", None, Some(&json!({})));
         assert_eq!(bare["metadata"], json!({"name": "krateo-core-provider"}));
+    }
+
+    #[test]
+    fn without_webhooks_the_policy_labels_all_versions() {
+        let object = configuration("krateo-core-provider", None, None);
+        assert_eq!(object["webhooks"], json!([]));
+        let annotations = &object["metadata"]["annotations"];
+        assert_eq!(annotations[annotations::LABELLED_BY_POLICY], "*");
     }
 
     #[test]

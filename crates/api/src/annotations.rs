@@ -41,6 +41,10 @@ pub const DROP_BAD_DEFAULTS: &str = "krateo.io/drop-bad-defaults";
 /// On a definition: `"true"` keeps versions of its type that no definition and no composition needs any more.
 pub const KEEP_VERSIONS: &str = "krateo.io/keep-versions";
 
+/// On the configuration of the webhook that labels new compositions: the versions, separated by commas, or `*` for all,
+/// that it leaves to the policy in the API server. On a composition in a dry run: asks for the policy.
+pub const LABELLED_BY_POLICY: &str = "krateo.io/labelled-by-policy";
+
 /// On a generated type: name of the chart that it was generated from.
 pub const CHART_NAME: &str = "krateo.io/chart-name";
 

@@ -92,8 +92,21 @@ pub(super) fn is_ours(object: &Value) -> bool {
         || name(object).starts_with("composition:")
 }
 
-/// The webhook configurations that label compositions.
+/// Krateo's webhook configurations that label compositions.
 pub(super) async fn webhooks(cluster: &Cluster) -> Result<Vec<Value>> {
+    let mut all = labelling(cluster).await?;
+    all.retain(|configuration| !is_of_our_installation(configuration));
+    Ok(all)
+}
+
+/// This platform's webhook configurations that label compositions.
+pub(super) async fn our_webhooks(cluster: &Cluster) -> Result<Vec<Value>> {
+    let mut all = labelling(cluster).await?;
+    all.retain(is_of_our_installation);
+    Ok(all)
+}
+
+async fn labelling(cluster: &Cluster) -> Result<Vec<Value>> {
     let kind = ResourceId::of::<MutatingWebhookConfiguration>();
     let mut all: Vec<Value> = cluster.list(&kind, Selector::default()).await?;
     all.retain(|configuration| {
@@ -101,6 +114,16 @@ pub(super) async fn webhooks(cluster: &Cluster) -> Result<Vec<Value>> {
         webhooks.any(|webhook| webhook["name"] == WEBHOOK)
     });
     Ok(all)
+}
+
+/// True for a configuration that is removed with the `ClusterRole` of an installation: our core-provider writes it so,
+/// Krateo's has no owner.
+fn is_of_our_installation(configuration: &Value) -> bool {
+    let mut owners = configuration["metadata"]["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    owners.any(|owner| owner["kind"] == "ClusterRole")
 }
 
 /// The conversion settings of those composition types that use a webhook, by name.

@@ -52,7 +52,7 @@ pub(super) fn run(args: &Run) -> Result<()> {
         crate::release::upgrade(upgrade)?;
     }
     session::run(&upgrade.connection, async |session| {
-        unhook(session, &backup).await?;
+        unhook(session).await?;
         await_controllers(session, &backup, upgrade.making.waiting.timeout).await?;
         clear(session, &backup).await
     })
@@ -293,17 +293,8 @@ async fn tell_revisions(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Once a policy of ours labels compositions, nothing answers Krateo's webhook, and every write would be refused.
-async fn unhook(session: &Session, backup: &Backup) -> Result<()> {
-    let record = newest(session, &backup.release).await?;
-    if !record
-        .release
-        .manifest
-        .contains("kind: MutatingAdmissionPolicy\n")
-    {
-        // core-provider writes its own address into the configuration of that name.
-        return Ok(());
-    }
+/// Nothing answers Krateo's webhook any more, so every write would be refused; our core-provider registers its own.
+async fn unhook(session: &Session) -> Result<()> {
     for webhook in krateo::webhooks(&session.cluster).await? {
         let id = session.cluster.locate(&webhook, None).await?;
         session

@@ -107,6 +107,14 @@ async fn withdraw(cluster: &Cluster) -> Result<()> {
             told("removed", &[id.to_string()])?;
         }
     }
+    // Before Krateo's is restored, which can have the same name: it would be removed together with our ClusterRole.
+    for webhook in krateo::our_webhooks(cluster).await? {
+        let id = cluster.locate(&webhook, None).await?;
+        cluster
+            .delete(&id, &Delete::with(Propagation::Background))
+            .await?;
+        told("removed", &[id.to_string()])?;
+    }
     Ok(())
 }
 
