@@ -161,6 +161,21 @@ impl HostPlatform {
         Ok(name)
     }
 
+    /// Waits until the API server's policy labels new compositions of this version, so that no core-provider has to run.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn wait_for_policy(&self, version: &str) -> Result<()> {
+        let home = Namespace::of(NAMESPACE, &self.site);
+        home.wait("mutatingwebhookconfigurations", RELEASE, |registration| {
+            let listed = &registration["metadata"]["annotations"]["krateo.io/labelled-by-policy"];
+            listed
+                .as_str()
+                .is_some_and(|listed| listed.split(',').any(|listed| listed == version))
+        })
+        .map(drop)
+    }
+
     /// core-provider, for the caller to run with a kubeconfig in its environment.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::platform::RELEASE;
-use e2e::{ChartFolder, HostPlatform, Namespace, progress};
+use e2e::{ChartFolder, HostPlatform, progress};
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn compositions_are_labelled_at_once_and_while_no_core_provider_runs() -> Result
     labelled("first")?;
 
     progress("the version is left to the policy");
-    left_to_policy(&home)?;
+    platform.wait_for_policy("v1-0-0")?;
     platform.plane().kill_component(&HostPlatform::provider_name())?;
     home.apply(&ticket("alone", &json!({})))?;
     labelled("alone")?;
@@ -49,9 +49,9 @@ fn compositions_are_labelled_at_once_and_while_no_core_provider_runs() -> Result
     platform
         .plane()
         .restart_component(&HostPlatform::provider_name())?;
-    left_to_policy(&home)?;
+    platform.wait_for_policy("v1-0-0")?;
     home.kubectl(&["delete", "mutatingwebhookconfiguration", RELEASE])?;
-    left_to_policy(&home)?;
+    platform.wait_for_policy("v1-0-0")?;
     home.apply(&ticket("last", &json!({})))?;
     labelled("last")
 }
@@ -62,12 +62,4 @@ fn ticket(name: &str, labels: &Value) -> Value {
         "metadata": {"name": name, "namespace": "label-compositions", "labels": labels},
         "spec": {"image": "nginx"},
     })
-}
-
-/// Waits until the policy labels new compositions of the version.
-fn left_to_policy(home: &Namespace) -> Result<()> {
-    home.wait("mutatingwebhookconfigurations", RELEASE, |registration| {
-        registration["metadata"]["annotations"]["krateo.io/labelled-by-policy"] == "v1-0-0"
-    })?;
-    Ok(())
 }

@@ -24,6 +24,7 @@ fn the_first_composition_of_a_namespace_waits_for_core_provider() -> Result<()> 
     scenario.wait_until("the type", || Ok(scenario.apply(&composition).ok()))?;
     scenario.wait_for("guests", "web", "Released", "True")?;
 
+    platform.wait_for_policy("v1-0-0")?;
     let provider = format!("core-provider.{NAMESPACE}.{RELEASE}");
     platform.plane().kill_component(&provider)?;
     let first = platform.namespace("open-namespace-first")?;

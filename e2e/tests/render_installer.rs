@@ -15,7 +15,7 @@ const VERSION: &str = "1.2.3";
 const GROUP: &str = "composition.krateo.io";
 
 /// The objects of the engine's own chart in a release, apart from those in its `crds/`.
-const ENGINE: [&str; 18] = [
+const ENGINE: [&str; 20] = [
     "PodDisruptionBudget/installer-core-provider",
     "ServiceAccount/installer-core-provider",
     "ServiceAccount/installer-core-provider-chart-inspector",
@@ -31,6 +31,8 @@ const ENGINE: [&str; 18] = [
     "Deployment/installer-core-provider-chart-inspector",
     "ValidatingAdmissionPolicy/installer-core-provider-compositions-max-name-length-policy",
     "ValidatingAdmissionPolicyBinding/installer-core-provider-compositions-max-name-length-policy",
+    "ValidatingAdmissionPolicy/installer-core-provider-labelled",
+    "ValidatingAdmissionPolicyBinding/installer-core-provider-labelled",
     "ValidatingAdmissionPolicy/installer-core-provider-adoption",
     "ValidatingAdmissionPolicyBinding/installer-core-provider-adoption",
     "CustomResourceDefinition/compositiondefinitions.core.krateo.io",
@@ -353,7 +355,11 @@ impl<'a> Stage<'a> {
             "kind": component.kind,
             "metadata": {
                 "name": component.name, "namespace": NAMESPACE,
-                "labels": {"app.kubernetes.io/managed-by": "Helm"},
+                // No core-provider runs here, which would have it labelled.
+                "labels": {
+                    "app.kubernetes.io/managed-by": "Helm",
+                    "krateo.io/composition-version": component.served_version(),
+                },
                 "annotations": {"meta.helm.sh/release-name": "installer", "meta.helm.sh/release-namespace": NAMESPACE},
             },
             "status": {"conditions": [{"type": "Ready", "status": ready}]},

@@ -234,6 +234,7 @@ mod tests {
                 url: "oci://registry/web".into(),
                 version: Some(chart.into()),
                 repo: None,
+                digest: None,
             }),
         };
         let spec = CompositionDefinitionSpec {

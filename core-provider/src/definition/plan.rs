@@ -361,7 +361,7 @@ fn advance(
     let Some(former) = active.former.as_ref().filter(|_| active.is_available) else {
         return Ok(starting);
     };
-    // Until the API server's admission knows the version, it refuses only new compositions: those that exist can move.
+    // As long as admission refuses the version, it refuses only new compositions: those that exist can move.
     steps.extend(tidied(active, leftovers));
     if steps.is_empty() {
         if active.unadmitted.is_some() {

@@ -43,8 +43,8 @@ struct SettledDefinition {
 pub(super) enum SettledReason {
     /// It is in its desired state.
     Ready,
-    /// Its controller is starting, which the watch reports. Admission may not know the type yet, which has to be
-    /// polled.
+    /// Its controller is starting, which the watch reports. New objects of the type may not pass admission yet, which
+    /// has to be polled.
     Starting { unadmitted: Option<Probe> },
 }
 

@@ -121,6 +121,7 @@ fn managed(definition: &CompositionDefinition, active: &Active) -> ManagedType {
                 url: source.chart.spec.url.clone(),
                 version: Some(source.chart.chart().metadata().version.clone()),
                 repo: source.chart.spec.repo.clone(),
+                digest: Some(source.resolved.digest.clone()),
             });
         }
         let known = before.iter().find(|info| info.version == version)?;

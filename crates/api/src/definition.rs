@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The edition of [`crd`]. Increase it with every change of the CRD, so that core-provider replaces the older one.
-pub const EDITION: u32 = 4;
+pub const EDITION: u32 = 5;
 
 /// The CRD of [`CompositionDefinition`] with its [`EDITION`], as in `charts/core-provider/crds`.
 pub fn crd() -> CustomResourceDefinition {
@@ -340,4 +340,7 @@ pub struct ChartCoordinates {
     /// As in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
+    /// Digest of the archive that was fetched. Compositions that have not moved on stay with this content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }

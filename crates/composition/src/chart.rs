@@ -110,11 +110,15 @@ pub fn chart_of(definition: &CompositionDefinition, api_version: &str, kind: &st
     let Some(chart) = served_chart(definition, api_version, kind) else {
         return present;
     };
+    let is_present = chart.version == present.version;
     ChartSpec {
         url: chart.url.clone(),
         repo: chart.repo.clone(),
-        // The digest is that of the current version.
-        digest: present.digest.filter(|_| chart.version == present.version),
+        digest: if is_present {
+            present.digest
+        } else {
+            chart.digest.clone()
+        },
         version: chart.version.clone(),
         ..present
     }
@@ -133,7 +137,7 @@ fn served_chart<'d>(
 
 #[cfg(test)]
 mod tests {
-    use api::definition::{ResolvedChart, SecretRef};
+    use api::definition::{ManagedType, ResolvedChart, SecretRef, VersionInfo};
     use api::{CompositionDefinitionSpec, CompositionDefinitionStatus};
 
     use super::*;
@@ -188,6 +192,46 @@ mod tests {
             ]
         );
         assert_eq!(spec.namespace.as_deref(), Some("team"));
+    }
+
+    #[test]
+    fn a_version_keeps_its_content_when_the_definition_moves_on() {
+        let resolved = |version: &str, digest: &str| ResolvedChart {
+            observed_generation: 1,
+            version: version.into(),
+            digest: digest.into(),
+            offered: None,
+        };
+        let mut definition = definition(ChartSource {
+            url: "oci://charts/web".into(),
+            version: Some("^1".into()),
+            ..ChartSource::default()
+        });
+        definition.status = Some(CompositionDefinitionStatus {
+            chart: Some(resolved("1.0.0", "sha256:00")),
+            managed: Some(ManagedType {
+                group: COMPOSITION_GROUP.into(),
+                kind: "Web".into(),
+                version_info: vec![VersionInfo {
+                    version: "v1-0-0".into(),
+                    served: true,
+                    stored: false,
+                    chart: Some(ChartCoordinates {
+                        url: "oci://charts/web".into(),
+                        version: Some("1.0.0".into()),
+                        repo: None,
+                        digest: Some("sha256:00".into()),
+                    }),
+                }],
+            }),
+            ..CompositionDefinitionStatus::default()
+        });
+        let of_former = |definition: &_| chart_of(definition, "composition.krateo.io/v1-0-0", "Web");
+        let before = of_former(&definition);
+        assert_eq!(before.digest.as_deref(), Some("sha256:00"));
+        let status = definition.status.get_or_insert_default();
+        status.chart = Some(resolved("1.1.0", "sha256:11"));
+        assert_eq!(of_former(&definition), before);
     }
 
     #[test]

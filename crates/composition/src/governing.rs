@@ -149,6 +149,7 @@ pub(crate) mod tests {
                 chart: Some(ChartCoordinates {
                     url: "oci://charts/web".into(),
                     repo: None,
+                    digest: None,
                     version: Some("1.0.0".into()),
                 }),
             }],

@@ -238,14 +238,21 @@ pub fn role_name(plural: &str, namespace: &str, release: &ReleaseName) -> String
     format!("composition:{plural}:{namespace}:{release}")
 }
 
-/// The labels of a release's Roles and their bindings: those of its objects, except for the one by which a controller's
-/// policies find the bindings that charts bring.
+/// The labels of a release's Roles and their bindings: those of its objects, with two exceptions.
 ///
-/// The API server evaluates these policies once for every role that exists, for each write of a binding with that label.
-/// For a controller's own bindings they say nothing, so each would cost more the more releases there are.
+/// By the label that names the type, a controller's policies find the bindings that charts bring. The API server evaluates
+/// these policies once for every role that exists, for each write of a binding with that label. For a controller's own
+/// bindings they say nothing, so each would cost more the more releases there are.
+///
+/// With the label that names the version, each change of version would write the Role, although its rules usually stay.
 pub fn role_labels(composition: &Composition, krateo_namespace: &str) -> BTreeMap<String, String> {
     let mut role = rendering::object_labels(composition, krateo_namespace);
-    role.remove(labels::COMPOSITION_RESOURCE);
+    for exception in [
+        labels::COMPOSITION_RESOURCE,
+        labels::COMPOSITION_INSTALLED_VERSION,
+    ] {
+        role.remove(exception);
+    }
     role
 }
 
@@ -659,10 +666,15 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_labelled_without_what_selects_bindings_of_charts() {
+    fn roles_are_labelled_without_what_selects_bindings_of_charts_and_without_the_version() {
         let composition = crate::plan::tests::composition();
         let mut objects = rendering::object_labels(&composition, "krateo-system");
-        assert!(objects.remove(labels::COMPOSITION_RESOURCE).is_some());
+        for exception in [
+            labels::COMPOSITION_RESOURCE,
+            labels::COMPOSITION_INSTALLED_VERSION,
+        ] {
+            assert!(objects.remove(exception).is_some());
+        }
         assert_eq!(role_labels(&composition, "krateo-system"), objects);
     }
 

@@ -218,7 +218,11 @@ impl Life for Definition<'_> {
                 self.namespace.apply(&json!({
                     "apiVersion": "composition.krateo.io/v1-0-0",
                     "kind": kind,
-                    "metadata": {"name": "web", "namespace": self.name},
+                    "metadata": {
+                        "name": "web", "namespace": self.name,
+                        // No core-provider runs now, which would have it labelled.
+                        "labels": {"krateo.io/composition-version": "v1-0-0"},
+                    },
                     "spec": {"image": "web"},
                 }))?;
                 self.namespace.define(&self.name, &self.url, "1.1.0")

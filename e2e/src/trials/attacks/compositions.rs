@@ -74,6 +74,11 @@ pub(super) fn attacks() -> Vec<Attack> {
             },
         ),
         tenant(
+            "annotation-labelled-by-policy",
+            "says at creation that another version's controller governs it, and asks for the policy's label",
+            labelled_by_policy,
+        ),
+        tenant(
             "label-definition",
             "says that another type's definition governs it",
             |stage| {
@@ -260,6 +265,24 @@ fn labelled(stage: &Stage, name: &str, labels: &Value) -> Result<Outcome> {
     Ok(match seen {
         Some(seen) => Outcome::got_through(seen),
         None => Outcome::refused(scene.said("mine")?, "all that the victim has is as it was"),
+    })
+}
+
+fn labelled_by_policy(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::with_victim(stage, "annotation-labelled-by-policy", &json!({}))?;
+    let mut composition = scene.bazaar.composition(scene.a.namespace(), "mine", &json!({}));
+    composition["metadata"]["labels"]["krateo.io/composition-version"] = json!("v9-9-9");
+    composition["metadata"]["annotations"] = json!({"krateo.io/labelled-by-policy": "v9-9-9"});
+    scene.tenant.apply(&composition)?.printed()?;
+    let mine = scene.released(&scene.a, "mine")?;
+    let label = &mine["metadata"]["labels"]["krateo.io/composition-version"];
+    Ok(if *label == scene.bazaar.version {
+        Outcome::refused(
+            "the API server labels it with the version that it was written through",
+            "its own controller released it",
+        )
+    } else {
+        Outcome::got_through(format!("it has the label {label}"))
     })
 }
 
