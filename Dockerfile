@@ -1,5 +1,6 @@
 # One image for each program: docker build --build-arg PROGRAM=core-provider -t core-provider .
-# The program is the entry point: a container sets arguments, and no command. Releases are not made with this, but by
+# The file /program is the entry point: a container sets arguments, and no command. In the images of core-provider,
+# composition-dynamic-controller and chart-inspector it is the same file, and the variable PROGRAM says which it runs. Releases are not made with this, but by
 # `make release`.
 #
 # There are two final stages. `image` (the default) compiles all programs, once for all images; it needs the network and a
@@ -18,12 +19,15 @@ COPY . .
 RUN set -eu; \
     if [ -n "${RUST_VERSION:-}" ]; then export RUSTUP_TOOLCHAIN="$RUST_VERSION"; fi; \
     triple="$(rustc -vV | sed -n 's/^host: //p')"; \
-    set -- core-provider composition-dynamic-controller chart-inspector multicluster-operator join-service kco web-server; \
+    set -- programs multicluster-operator join-service kco web-server; \
     RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" \
         cargo build --locked --workspace --release --features jemalloc \
         --target "$triple" $(printf -- '--bin %s ' "$@"); \
     mkdir -p /out; \
     for program in "$@"; do cp "target/$triple/release/$program" "/out/$program"; done; \
+    for program in core-provider composition-dynamic-controller chart-inspector; do \
+        ln /out/programs "/out/$program"; \
+    done; \
     cp /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt
 
 FROM scratch AS ready
@@ -31,6 +35,7 @@ ARG PROGRAM
 ARG BINARIES=.
 COPY ${BINARIES}/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY ${BINARIES}/${PROGRAM} /program
+ENV PROGRAM=${PROGRAM}
 USER 65532:65532
 ENTRYPOINT ["/program"]
 
@@ -38,5 +43,6 @@ FROM scratch AS image
 ARG PROGRAM
 COPY --from=build /out/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/${PROGRAM} /program
+ENV PROGRAM=${PROGRAM}
 USER 65532:65532
 ENTRYPOINT ["/program"]

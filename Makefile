@@ -39,7 +39,10 @@ TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kco/tools
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-PROGRAMS := core-provider composition-dynamic-controller chart-inspector multicluster-operator join-service bootstrapper web-server kco
+# `programs` is core-provider, composition-dynamic-controller and chart-inspector in one file, as in images; tests without
+# pods run each alone.
+IN_IMAGES := programs multicluster-operator join-service web-server kco
+PROGRAMS := $(IN_IMAGES) core-provider composition-dynamic-controller chart-inspector bootstrapper
 bins = $(addprefix --bin ,$(1))
 
 .PHONY: help
@@ -272,15 +275,13 @@ release-demo: ## Publish RELEASED=<folder>, the output of `make release`, in the
 	$(DEBUG)/local-cluster packages --install
 	$(DEBUG)/release_demo $(if $(KEEP),--keep) $(RELEASED)
 
-TOGETHER ?=
 .PHONY: image-memory
-image-memory: setup ## Memory (PSS) of the platform's programs on a node, and how much one file for all programs would save at most; TOGETHER=true builds that file and measures it (needs root)
-	$(BUILD_RELEASE) --quiet $(call bins,$(PROGRAMS) image_memory)
-	$(if $(TOGETHER),e2e/multi-call.sh $(RELEASE)/multi-call)
-	$(RELEASE)/image_memory $(if $(TOGETHER),--together $(RELEASE)/multi-call)
+image-memory: setup ## Memory (PSS) of the platform's programs on a node with five controllers, and how much of it is their code (needs root)
+	$(BUILD_RELEASE) --quiet $(call bins,$(IN_IMAGES) image_memory)
+	$(RELEASE)/image_memory
 
 # The programs of the demo, and how many seconds two cores need to compile them from scratch.
-DEMO_PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
+DEMO_PROGRAMS := programs web-server
 DEMO_SECONDS := 300
 
 .PHONY: demo-parts
@@ -383,7 +384,7 @@ composition-replicas: ## Two replicas under load, one killed every 20 s, KILLS=9
 
 .PHONY: definition-figures
 definition-figures: setup ## Seconds from applying a definition until it is Ready, memory and idle requests of core-provider with ten definitions (needs root)
-	$(BUILD_RELEASE) $(call bins,$(PROGRAMS) definition_figures)
+	$(BUILD_RELEASE) $(call bins,$(IN_IMAGES) definition_figures)
 	$(RELEASE)/definition_figures
 
 .PHONY: scan
@@ -407,7 +408,7 @@ COMPOSITIONS ?= 100
 .PHONY: bench-compositions
 bench-compositions: NAMESPACES = 1
 bench-compositions: setup ## What COMPOSITIONS=100 compositions in NAMESPACES=1 namespaces cost, beside a bare client: seconds, requests, writes, events, CPU and memory of each program; BARE=1000 has the bare client make only so many and scales its times; PROFILES=<folder> saves profiles of the API server in each phase (needs root)
-	$(BUILD_RELEASE) --quiet $(call bins,$(PROGRAMS) release-driver bench_compositions)
+	$(BUILD_RELEASE) --quiet $(call bins,$(IN_IMAGES) release-driver bench_compositions)
 	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS) --namespaces $(NAMESPACES) $(if $(BARE),--bare $(BARE)) $(if $(PROFILES),--profiles $(PROFILES))
 
 # Like $(RELEASES), for compositions.

@@ -12,7 +12,7 @@ build() { "${buildah[@]}" build --quiet --isolation chroot --layers=false "$@" >
 # The programs that the stage needs in its base.
 base=$folder/base
 mkdir -p "$base"/{bin,tmp,etc/ssl/certs}
-for tool in sh sed cp mkdir; do
+for tool in sh sed cp ln mkdir; do
     path=$(command -v "$tool")
     cp --dereference "$path" "$base/bin/$tool"
     for library in $(ldd "$path" | grep -o '/[^ ]*'); do install -D "$library" "$base$library"; done
@@ -42,10 +42,11 @@ for program in $(sed -n '/const IMAGES/,/];/p' e2e/dist/src/assembly.rs | grep -
     root=$("${buildah[@]}" mount "$container")
     files=$(cd "$root" && find . -type f | sort | tr '\n' ' ')
     [ "$files" = "./etc/ssl/certs/ca-certificates.crt ./program " ] || fail "$program: its image holds $files"
-    grep -q "^$program: 1.95.0 -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs build --locked --workspace --release --features jemalloc" "$root/program" \
+    case $program in core-provider | composition-dynamic-controller | chart-inspector) file=programs ;; *) file=$program ;; esac
+    grep -q "^$file: 1.95.0 -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs build --locked --workspace --release --features jemalloc" "$root/program" \
         || fail "$program: was built by $(cat "$root/program")"
-    runs=$("${buildah[@]}" inspect --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}}' "localhost/$program")
-    [ "$runs" = "[/program] 65532:65532" ] || fail "$program: its image runs $runs"
+    runs=$("${buildah[@]}" inspect --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}} {{.OCIv1.Config.Env}}' "localhost/$program")
+    [ "$runs" = "[/program] 65532:65532 [PROGRAM=$program]" ] || fail "$program: its image runs $runs"
     count=$((count + 1))
 done
 echo "$count images built by the Dockerfile"

@@ -1,14 +1,6 @@
-//! chart-inspector: which objects would this composition's chart touch?
+//! chart-inspector alone, for work on it and for tests without pods. In images and releases, one file has all programs
+//! (`crates/programs`).
 
-mod args;
-mod callers;
-mod definitions;
-mod document;
-mod http;
-mod inspector;
-mod run;
-
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    runtime::args::parse::<args::Args>().run().await
+fn main() -> anyhow::Result<()> {
+    chart_inspector::main()
 }

@@ -1,21 +1,6 @@
-//! composition-dynamic-controller: objects of one generated type become Helm releases.
+//! composition-dynamic-controller alone, for work on it and for tests without pods. In images and releases, one file has all programs
+//! (`crates/programs`).
 
-mod args;
-mod backlog;
-mod composition;
-mod compositions;
-mod controller;
-mod definitions;
-mod inspector;
-mod lookups;
-mod metrics;
-mod release_key;
-mod run;
-mod shards;
-mod types;
-mod watches;
-
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    runtime::args::parse::<args::Args>().run().await
+fn main() -> anyhow::Result<()> {
+    composition_dynamic_controller::main()
 }

@@ -1,19 +1,6 @@
-//! core-provider: a chart that a CompositionDefinition points at becomes a type and a controller.
+//! core-provider alone, for work on it and for tests without pods. In images and releases, one file has all programs
+//! (`crates/programs`).
 
-mod args;
-mod backlog;
-mod bound;
-mod bundle;
-mod definition;
-mod definition_type;
-mod grants;
-mod labelling;
-mod namespaces;
-mod run;
-mod templates;
-mod webhook;
-
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    runtime::args::parse::<args::Args>().run().await
+fn main() -> anyhow::Result<()> {
+    core_provider::main()
 }

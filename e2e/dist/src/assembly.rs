@@ -41,6 +41,22 @@ pub(crate) const IMAGES: [&str; 7] = [
     "web-server",
 ];
 
+/// Programs that are one file, which the variable `PROGRAM` or its own name turns into each of them.
+const IN_ONE_FILE: [&str; 3] = [
+    "core-provider",
+    "composition-dynamic-controller",
+    "chart-inspector",
+];
+
+/// The file, as cargo names it, that contains a program.
+pub(crate) fn file_of(program: &'static str) -> &'static str {
+    if IN_ONE_FILE.contains(&program) {
+        "programs"
+    } else {
+        program
+    }
+}
+
 /// Rust's names for the released architectures.
 pub(crate) const TARGETS: [(&str, &str); 2] = [
     ("amd64", "x86_64-unknown-linux-gnu"),

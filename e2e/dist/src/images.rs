@@ -1,5 +1,5 @@
 //! Builds an image from a program for each architecture: root certificates in one layer, which all images share, the
-//! program in another, and an index over the architectures.
+//! program in another, which images of programs that are one file share, and an index over the architectures.
 
 use std::collections::BTreeMap;
 
@@ -68,6 +68,8 @@ fn config(facts: &Facts, program: &str, architecture: &str, layers: &[Vec<u8>]) 
         "created": facts.created(),
         "config": {
             "Entrypoint": ["/program"],
+            // Several programs may be one file.
+            "Env": [format!("PROGRAM={program}")],
             "User": "65532:65532",
             "Labels": labels(facts, program),
         },

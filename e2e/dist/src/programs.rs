@@ -1,5 +1,6 @@
 //! Compiles the programs of a version: static, stripped, and the same wherever they are built.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
-use crate::assembly::{IMAGES, PROGRAMS, TARGETS, own_architecture};
+use crate::assembly::{IMAGES, PROGRAMS, TARGETS, file_of, own_architecture};
 use crate::crates::Crates;
 use crate::progress;
 
@@ -124,8 +125,8 @@ impl Build {
             let variable = target.replace('-', "_").to_uppercase();
             cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), &compiler);
         }
-        for program in programs() {
-            cargo.args(["--bin", program]);
+        for file in programs().map(file_of).collect::<BTreeSet<_>>() {
+            cargo.args(["--bin", file]);
         }
         let status = cargo.status().context("could not start cargo")?;
         ensure!(status.success(), "cargo build for {architecture} failed");
@@ -136,7 +137,7 @@ impl Build {
     fn collect(&self, architecture: &str, target: &str, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         for program in programs() {
-            let built = self.target.join(target).join("release").join(program);
+            let built = self.target.join(target).join("release").join(file_of(program));
             fs::copy(&built, folder.join(program))
                 .with_context(|| format!("could not copy {program} for {architecture}"))?;
         }

@@ -1,19 +1,15 @@
-//! Measures memory of the platform's programs on a node, once with a separate file for each program, and once with one
-//! file for all, called by different names: processes share memory only if they run the same file.
+//! Measures memory of the platform's programs on a node. They are one file, so they share the memory of their code.
 #![allow(
     clippy::print_stdout,
     reason = "figures are what the person at the terminal waits for"
 )]
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use clap::Parser;
+use anyhow::{Result, ensure};
 use e2e::usage::{self, Memory};
-use e2e::{ChartFolder, Scenario, image, progress};
+use e2e::{ChartFolder, Scenario};
 use serde_json::{Value, json};
 
 /// The number of types, each with a composition and a controller.
@@ -22,69 +18,29 @@ const TYPES: usize = 5;
 /// How long nothing must change before memory is measured.
 const SETTLED: Duration = Duration::from_secs(45);
 
-/// The programs that are combined.
+/// The programs.
 const PROGRAMS: [&str; 3] = [
     "core-provider",
     "composition-dynamic-controller",
     "chart-inspector",
 ];
 
-/// The image of a program that is part of one file. `--timestamp` makes its layer the same for all programs.
-const DOCKERFILE: &str = "FROM scratch\nARG PROGRAM\nCOPY ca-certificates.crt /etc/ssl/certs/ca-certificates.crt\n\
-     COPY program /program\nENV PROGRAM=$PROGRAM\nUSER 65532:65532\nENTRYPOINT [\"/program\"]\n";
-
-/// Memory of the platform with separate programs, and with one file for all.
-#[derive(Debug, Parser)]
-struct Args {
-    /// The combined program, which the variable PROGRAM turns into each of them: the output of e2e/multi-call.sh.
-    /// Without it only the separate programs are measured, and how much one file could save at most.
-    #[arg(long)]
-    together: Option<PathBuf>,
-}
-
 fn main() -> Result<()> {
-    let args = Args::parse();
     let scenario = Scenario::alone("image-memory")?;
     for number in 0..TYPES {
         compose(&scenario, number)?;
     }
-    let separate = measure(&scenario, "a program for each")?;
-    let all = sum(&separate);
-    // One file has at least as much in memory as the program that uses most of its own.
-    let largest = separate.values().map(|memory| memory.pss_of_files).max();
-    let most = all.pss_of_files - largest.unwrap_or_default();
-    let separately = format!(
-        "{} processes: separate programs {:.1} MiB PSS, {:.1} of them the programs",
+    let mut all = Memory::default();
+    for memory in measure(&scenario)?.values() {
+        all.add(*memory);
+    }
+    println!(
+        "{} processes: {:.1} MiB PSS, {:.1} of them the file with their code",
         all.processes,
         mebibytes(all.pss),
         mebibytes(all.pss_of_files)
     );
-    let Some(program) = args.together else {
-        println!(
-            "{separately}; one program would save {:.1} MiB at most",
-            mebibytes(most)
-        );
-        return Ok(());
-    };
-    push_together(&scenario, &program)?;
-    scenario.platform().kubectl(&["delete", "pods", "--all"])?;
-    let one = sum(&measure(&scenario, "one program for all")?);
-    println!(
-        "{separately}; one program {:.1} and {:.1}, which saves {:.1} MiB of {:.1} at most",
-        mebibytes(one.pss),
-        mebibytes(one.pss_of_files),
-        mebibytes(all.pss_of_files.saturating_sub(one.pss_of_files)),
-        mebibytes(most)
-    );
     Ok(())
-}
-
-fn sum(programs: &BTreeMap<String, Memory>) -> Memory {
-    let mut all = Memory::default();
-    for memory in programs.values() {
-        all.add(*memory);
-    }
-    all
 }
 
 fn compose(scenario: &Scenario, number: usize) -> Result<()> {
@@ -102,31 +58,8 @@ fn compose(scenario: &Scenario, number: usize) -> Result<()> {
     scenario.wait_for(plural, &name, "Ready", "True").map(drop)
 }
 
-/// Replaces the image of each program in the registry by one that contains all of them.
-fn push_together(scenario: &Scenario, program: &Path) -> Result<()> {
-    let (site, context) = (scenario.site(), tempfile::tempdir()?);
-    let dockerfile = context.path().join("Dockerfile");
-    fs::write(&dockerfile, DOCKERFILE)?;
-    fs::copy(program, context.path().join("program"))
-        .with_context(|| format!("{} is missing", program.display()))?;
-    fs::copy(
-        "/etc/ssl/certs/ca-certificates.crt",
-        context.path().join("ca-certificates.crt"),
-    )?;
-    for program in PROGRAMS {
-        let reference = image::reference(site, program);
-        progress(format_args!("image {reference} of all programs"));
-        let argument = format!("PROGRAM={program}");
-        let arguments = ["--timestamp", "0", "--build-arg", &argument];
-        site.buildah()
-            .build(&dockerfile, context.path(), &arguments, &reference)?;
-        site.buildah().push(&reference, site.plain_http())?;
-    }
-    Ok(())
-}
-
 /// Memory of the platform's pods once they all run and are idle.
-fn measure(scenario: &Scenario, what: &str) -> Result<BTreeMap<String, Memory>> {
+fn measure(scenario: &Scenario) -> Result<BTreeMap<String, Memory>> {
     let platform = scenario.platform();
     for deployment in items(&platform.kubectl(&["get", "deployments", "--output", "json"])?)? {
         let name = format!("deployment/{}", text(&deployment["metadata"]["name"]));
@@ -137,7 +70,7 @@ fn measure(scenario: &Scenario, what: &str) -> Result<BTreeMap<String, Memory>> 
     let programs = by_program(&pods)?;
     for (program, memory) in &programs {
         println!(
-            "{what}: {program}: {} processes, {:.1} MiB PSS, {:.1} of them the program, {:.1} MiB resident",
+            "{program}: {} processes, {:.1} MiB PSS, {:.1} of them the program, {:.1} MiB resident",
             memory.processes,
             mebibytes(memory.pss),
             mebibytes(memory.pss_of_files),

@@ -104,7 +104,11 @@ struct Bench {
 impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
-        let mut bare = self.bare()?;
+        let mut bare = BTreeMap::new();
+        self.profiled("bare-client", || {
+            bare = self.bare()?;
+            Ok(())
+        })?;
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
         self.define(&self.push(FIRST.0)?, FIRST)?;
