@@ -65,6 +65,9 @@ const FEW: usize = 900;
 /// All compositions are read after this long without an event of the watch.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// How long the programs do nothing before their memory is measured without compositions: they have just made a type.
+const SETTLED: Duration = Duration::from_secs(20);
+
 /// How long anything may take before it is given up.
 const PATIENCE: Duration = Duration::from_hours(3);
 
@@ -112,6 +115,7 @@ impl Bench {
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
         self.define(&self.push(FIRST.0)?, FIRST)?;
+        std::thread::sleep(SETTLED);
         let mut memory = vec![("empty", self.memory()?)];
         let mut phase = |what: &'static str, platform: Span| Phase {
             what,
@@ -433,11 +437,17 @@ impl Bench {
         let pods = self.pods()?;
         let mut memory = ByProgram::new();
         for process in usage::processes()? {
-            let (Some(group), Some(of_process)) =
-                (usage::control_group(&process), usage::Memory::of(&process))
-            else {
+            let (Some(group), Some(name), Some(of_process)) = (
+                usage::control_group(&process),
+                usage::name(&process),
+                usage::Memory::of(&process),
+            ) else {
                 continue;
             };
+            // Every pod has a process of the container runtime.
+            if name == "pause" {
+                continue;
+            }
             if let Some(pod) = pods.iter().find(|pod| usage::is_of_pod(&group, &pod.uid)) {
                 *memory.entry(pod.program.clone()).or_default() += of_process.mebibytes();
             }
