@@ -494,7 +494,32 @@ impl Drop for Scratch {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    /// The test images and the Dockerfile have this list as well.
+    #[test]
+    fn programs_in_one_file_are_those_of_its_source_and_of_other_images() {
+        let listed = |text: &str| -> BTreeSet<String> {
+            let names = IN_ONE_FILE.into_iter().filter(|name| text.contains(*name));
+            names.map(str::to_owned).collect()
+        };
+        let all: BTreeSet<String> = IN_ONE_FILE.map(str::to_owned).into();
+        let source = include_str!("../../../crates/programs/src/main.rs");
+        let (_, source) = source.split_once("const PROGRAMS").unwrap();
+        let (source, _) = source.split_once("];").unwrap();
+        assert_eq!(source.matches("::main").count(), IN_ONE_FILE.len());
+        assert_eq!(listed(source), all);
+        let images = include_str!("../../src/image.rs");
+        let (_, images) = images.split_once("const IN_ONE_FILE").unwrap();
+        let (images, _) = images.split_once("];").unwrap();
+        assert_eq!(images.matches('"').count(), 2 * IN_ONE_FILE.len());
+        assert_eq!(listed(images), all);
+        let dockerfile = include_str!("../../../Dockerfile");
+        let linked = format!("for program in {}; do", IN_ONE_FILE.join(" "));
+        assert!(dockerfile.contains(&linked), "{linked}");
+    }
 
     #[test]
     fn libraries_are_named_once_for_all_architectures() {
