@@ -130,7 +130,7 @@ impl HostPlatform {
     }
 
     /// Runs another core-provider, which answers webhooks on `port` of loopback and waits for a lease that it never
-    /// gets. Returns the name of the program.
+    /// gets. API servers still call the first one. Returns the name of the program.
     ///
     /// # Errors
     /// When it cannot be started.
