@@ -46,7 +46,7 @@ for program in $(sed -n '/const IMAGES/,/];/p' e2e/dist/src/assembly.rs | grep -
     grep -q "^$file: 1.95.0 -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs build --locked --workspace --release --features jemalloc" "$root/program" \
         || fail "$program: was built by $(cat "$root/program")"
     runs=$("${buildah[@]}" inspect --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}} {{.OCIv1.Config.Env}}' "localhost/$program")
-    [ "$runs" = "[/program] 65532:65532 [PROGRAM=$program]" ] || fail "$program: its image runs $runs"
+    case $runs in "[/program] 65532:65532 ["*"PROGRAM=$program]") ;; *) fail "$program: its image runs $runs" ;; esac
     count=$((count + 1))
 done
 echo "$count images built by the Dockerfile"
