@@ -1,7 +1,7 @@
 # One image for each program: docker build --build-arg PROGRAM=core-provider -t core-provider .
 # The file /program is the entry point: a container sets arguments, and no command. In the images of core-provider,
-# composition-dynamic-controller and chart-inspector it is the same file, and the variable PROGRAM says which it runs. Releases are not made with this, but by
-# `make release`.
+# composition-dynamic-controller and chart-inspector it is the same file, and the variable PROGRAM says which of them to
+# run. Releases are not made with this, but by `make release`.
 #
 # There are two final stages. `image` (the default) compiles all programs, once for all images; it needs the network and a
 # builder that can pull. `make dockerfile` tries it without either, with a fake cargo that compiles nothing. `ready` takes

@@ -1,5 +1,5 @@
-//! composition-dynamic-controller alone, for work on it and for tests without pods. In images and releases, one file has all programs
-//! (`crates/programs`).
+//! composition-dynamic-controller alone, for work on it and for tests without pods. Images and releases
+//! contain it in one file with others: `crates/programs`.
 
 fn main() -> anyhow::Result<()> {
     composition_dynamic_controller::main()

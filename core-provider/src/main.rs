@@ -1,5 +1,5 @@
-//! core-provider alone, for work on it and for tests without pods. In images and releases, one file has all programs
-//! (`crates/programs`).
+//! core-provider alone, for work on it and for tests without pods. Images and releases
+//! contain it in one file with others: `crates/programs`.
 
 fn main() -> anyhow::Result<()> {
     core_provider::main()

@@ -244,9 +244,10 @@ fn settled_reason(standing: Standing, observed: &Observed) -> Option<SettledReas
 /// server's policy labels new ones as soon as it can.
 fn follow(definition: &CompositionDefinition, active: &observe::Active, ctx: &Context) {
     let (target, names) = (&active.target, &active.source.names);
+    let resource = instances::resource(&names.plural, &names.kind, &target.version);
     if let Some(labelling) = &ctx.labelling {
         labelling.served(Probe {
-            resource: instances::resource(&names.plural, &names.kind, &target.version),
+            resource: resource.clone(),
             namespace: target.namespace.clone(),
         });
     }
@@ -254,7 +255,6 @@ fn follow(definition: &CompositionDefinition, active: &observe::Active, ctx: &Co
     let is_role =
         |member: &&members::Member| member.id.name() == name && member.id.resource().plural == "clusterroles";
     if let Some(role) = active.bundle.iter().find(is_role) {
-        let resource = instances::resource(&names.plural, &names.kind, &target.version);
         let definition = ObjectRef::from_obj(definition);
         ctx.namespaces.follow(resource, role.id.clone(), definition);
     }

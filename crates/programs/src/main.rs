@@ -22,9 +22,8 @@ const PROGRAMS: [(&str, Main); 3] = [
 ];
 
 fn main() -> Result<()> {
-    let called = std::env::args_os().next().unwrap_or_default();
-    let name = std::env::var_os(VARIABLE).unwrap_or_else(|| called.clone());
-    program(&name)?()
+    let named = std::env::var_os(VARIABLE).or_else(|| std::env::args_os().next());
+    program(&named.unwrap_or_default())?()
 }
 
 /// The program of this name, which may be a path.
