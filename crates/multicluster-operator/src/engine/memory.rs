@@ -18,6 +18,8 @@ pub(crate) struct Memory {
     settled: Option<Settled>,
     /// True once it was reported that nothing has changed since the previous process.
     pub(crate) skip_is_told: bool,
+    /// [`Stored::unsettled`] when the current pass began.
+    unsettled: u64,
 }
 
 #[derive(Debug)]
@@ -58,30 +60,49 @@ impl Memory {
 /// The memories of all objects on one cluster. A pass takes one out and puts it back.
 #[derive(Default)]
 pub(crate) struct Memories {
-    memories: Mutex<HashMap<Key, Memory>>,
+    stored: Mutex<Stored>,
     /// The resource versions of objects as their watch last reported them.
     versions: Mutex<HashMap<Key, String>>,
 }
 
+#[derive(Default)]
+struct Stored {
+    memories: HashMap<Key, Memory>,
+    /// How often all of them were unsettled: those that passes have taken out are compared with it on their return.
+    unsettled: u64,
+}
+
 impl Memories {
     pub(crate) fn take(&self, key: &Key) -> Memory {
-        lock(&self.memories).remove(key).unwrap_or_default()
-    }
-
-    /// Stores it, unless the object was forgotten meanwhile.
-    pub(crate) fn put(&self, key: Key, memory: Memory) {
-        if self.knows(&key) {
-            lock(&self.memories).insert(key, memory);
+        let mut stored = lock(&self.stored);
+        let memory = stored.memories.remove(key).unwrap_or_default();
+        Memory {
+            unsettled: stored.unsettled,
+            ..memory
         }
     }
 
-    /// Makes the next pass over every object a full one.
+    /// Stores it, unless the object was forgotten meanwhile.
+    pub(crate) fn put(&self, key: Key, mut memory: Memory) {
+        if !self.knows(&key) {
+            return;
+        }
+        let mut stored = lock(&self.stored);
+        if memory.unsettled != stored.unsettled {
+            memory.unsettle();
+        }
+        stored.memories.insert(key, memory);
+    }
+
+    /// Makes the next pass over every object a full one, also over those with a pass in flight.
     pub(crate) fn unsettle(&self) {
-        lock(&self.memories).values_mut().for_each(Memory::unsettle);
+        let mut stored = lock(&self.stored);
+        stored.unsettled += 1;
+        stored.memories.values_mut().for_each(Memory::unsettle);
     }
 
     pub(crate) fn forget(&self, key: &Key) {
-        lock(&self.memories).remove(key);
+        lock(&self.stored).memories.remove(key);
         lock(&self.versions).remove(key);
     }
 
@@ -156,4 +177,31 @@ impl Site {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Kind;
+
+    #[test]
+    fn a_pass_in_flight_does_not_settle_what_was_unsettled_meanwhile() {
+        let memories = Memories::default();
+        let key = Key {
+            kind: Kind::Tenant,
+            namespace: "teams".to_owned(),
+            name: "acme".to_owned(),
+        };
+        memories.saw(key.clone(), "1".to_owned());
+        let settle = |meanwhile: &dyn Fn()| {
+            let mut memory = memories.take(&key);
+            meanwhile();
+            memory.settle(Some("1"));
+            memories.put(key.clone(), memory);
+            memories.take(&key).settled.is_some()
+        };
+        assert!(settle(&|| {}));
+        assert!(!settle(&|| memories.unsettle()));
+        assert!(settle(&|| {}));
+    }
 }
