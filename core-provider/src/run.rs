@@ -27,7 +27,7 @@ use kube::runtime::controller::{self, Action, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::watch_object;
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt as _};
 use runtime::watch::readable;
 use runtime::{Backoff, Process, Renders, Telemetry, chain};
 use tokio::sync::watch;
@@ -235,10 +235,10 @@ impl Args {
         process.spawn(async move {
             let register = async {
                 let mut registrations = pin!(watch_object(registrations, &name).default_backoff());
-                let mut is_missing = false;
+                let (mut uid, mut is_renewed) = (None, false);
                 loop {
                     let labels = webhooks.set_labels(&name, &cluster).await;
-                    if std::mem::take(&mut is_missing) {
+                    if std::mem::take(&mut is_renewed) {
                         labelling.iter().for_each(Labelling::renewed);
                     }
                     let trust = webhooks.renew_trust(&cluster).await;
@@ -257,9 +257,9 @@ impl Args {
                     }
                     tokio::select! {
                         Ok(()) = webhooks.bundle.changed() => {}
-                        () = deleted(&mut registrations) => {
+                        () = replaced(&mut registrations, &mut uid) => {
                             tracing::warn!(name, "the registration of the webhook for labels was deleted: writing it again");
-                            is_missing = true;
+                            is_renewed = true;
                         }
                     }
                 }
@@ -531,10 +531,18 @@ async fn fetch(definition: Result<CompositionDefinition, watcher::Error>, charts
     }
 }
 
-/// Ends when the watched object is found missing.
-async fn deleted<T>(watched: &mut (impl Stream<Item = watcher::Result<Option<T>>> + Unpin)) {
+/// Ends when the watched object is found missing, or is no longer the one with this UID: it was deleted and written again
+/// while the watch was interrupted. The UID is of the object as seen last.
+async fn replaced<T: Resource>(
+    watched: &mut (impl Stream<Item = watcher::Result<Option<T>>> + Unpin),
+    uid: &mut Option<String>,
+) {
     while let Some(seen) = watched.next().await {
-        if matches!(seen, Ok(None)) {
+        let Ok(seen) = seen else { continue };
+        let seen = seen.and_then(|object| object.meta().uid.clone());
+        let is_same = uid.is_none() || *uid == seen;
+        uid.clone_from(&seen);
+        if seen.is_none() || !is_same {
             return;
         }
     }
@@ -639,6 +647,37 @@ mod tests {
             ..platform
         };
         assert_eq!(watched(&accounts, &beside), None);
+    }
+
+    #[tokio::test]
+    async fn a_registration_that_was_written_again_unseen_counts_as_replaced() {
+        let object = |uid: &str| {
+            let mut object = DynamicObject::new("labels", &ResourceId::of::<ConfigMap>().api_resource());
+            object.metadata.uid = Some(uid.to_owned());
+            Ok(Some(object))
+        };
+        let seen = [
+            object("1"),
+            object("1"),
+            object("2"),
+            Err(watcher::Error::NoResourceVersion),
+            Ok(None),
+            object("3"),
+            object("3"),
+        ];
+        let mut seen = futures::stream::iter(seen).chain(futures::stream::pending());
+        let mut uid = None;
+        for left in ["2", ""] {
+            replaced(&mut seen, &mut uid).await;
+            assert_eq!(uid.as_deref().unwrap_or_default(), left);
+        }
+        let waiting = replaced(&mut seen, &mut uid);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(1), waiting)
+                .await
+                .is_err()
+        );
+        assert_eq!(uid.as_deref(), Some("3"));
     }
 
     #[test]
