@@ -276,9 +276,15 @@ impl Writer {
     fn text(&mut self, text: &Str) {
         self.out.push(b'"');
         for chunk in text.as_bytes().utf8_chunks() {
-            for c in chunk.valid().chars() {
-                self.char(c);
+            let mut rest = chunk.valid();
+            while let Some(at) = rest.bytes().position(may_need_escape) {
+                let (plain, odd) = rest.split_at(at);
+                self.out.extend_from_slice(plain.as_bytes());
+                let mut chars = odd.chars();
+                chars.next().into_iter().for_each(|c| self.char(c));
+                rest = chars.as_str();
             }
+            self.out.extend_from_slice(rest.as_bytes());
             // One replacement for each byte, as Go decodes invalid text.
             for _ in chunk.invalid() {
                 self.out.extend_from_slice(b"\\ufffd");
@@ -306,6 +312,15 @@ impl Writer {
         self.out
             .extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes());
     }
+}
+
+/// Whether a character that begins with this byte may have to be escaped.
+fn may_need_escape(byte: u8) -> bool {
+    const BEGIN_OF_LINE_SEPARATORS: u8 = 0xe2;
+    matches!(
+        byte,
+        0..0x20 | b'"' | b'\\' | b'<' | b'>' | b'&' | BEGIN_OF_LINE_SEPARATORS
+    )
 }
 
 #[cfg(test)]
@@ -337,8 +352,8 @@ mod tests {
     #[test]
     fn text_is_escaped_as_encoding_json_does() {
         check(
-            "a\"\\\n\t\u{1}<&>\u{2028}é\u{7f}",
-            "\"a\\\"\\\\\\n\\t\\u0001\\u003c\\u0026\\u003e\\u2028é\u{7f}\"",
+            "a\"\\\n\t\u{1}<&>\u{2028}…é\u{7f}",
+            "\"a\\\"\\\\\\n\\t\\u0001\\u003c\\u0026\\u003e\\u2028…é\u{7f}\"",
         );
         check(Str::from(&b"a\xff\xfeb"[..]), "\"a\\ufffd\\ufffdb\"");
         check(Value::bytes("hi"), "\"aGk=\"");

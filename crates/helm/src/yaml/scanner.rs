@@ -5,6 +5,8 @@
 
 use std::{borrow::Cow, collections::VecDeque};
 
+use memchr::{memchr, memchr2};
+
 use super::Problem;
 
 /// Maximum nesting of flow collections, and of indentation.
@@ -73,6 +75,9 @@ pub(super) struct Scanner<'a> {
     /// One per flow level, and one for the block context below.
     simple_keys: Vec<SimpleKey>,
     simple_key_allowed: bool,
+    /// Whether the first token of the queue is known not to begin a key, or is the key itself. Parsers peek several
+    /// times at each token.
+    is_head_settled: bool,
     started: bool,
     ended: bool,
 }
@@ -91,6 +96,7 @@ impl<'a> Scanner<'a> {
             indents: Vec::with_capacity(16),
             simple_keys: Vec::with_capacity(8),
             simple_key_allowed: true,
+            is_head_settled: false,
             started: false,
             ended: false,
         }
@@ -102,12 +108,22 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next token, without taking it. After the end, the end again.
+    #[inline]
     pub(super) fn peek(&mut self) -> Result<&Token<'a>, Problem> {
-        while self.needs_more()? && !self.ended {
-            self.fetch()?;
+        if !self.is_head_settled {
+            self.settle_head()?;
         }
         // The queue contains at least the end of the stream.
         Ok(&self.tokens[0])
+    }
+
+    #[inline(never)]
+    fn settle_head(&mut self) -> Result<(), Problem> {
+        while self.needs_more()? && !self.ended {
+            self.fetch()?;
+        }
+        self.is_head_settled = true;
+        Ok(())
     }
 
     /// Takes the peeked token. The end of the stream stays in the queue.
@@ -121,6 +137,7 @@ impl<'a> Scanner<'a> {
         ) {
             return None;
         }
+        self.is_head_settled = false;
         self.tokens_taken += 1;
         self.tokens.pop_front()
     }
@@ -132,6 +149,9 @@ impl<'a> Scanner<'a> {
         }
         let head = self.tokens_taken;
         // Deeper levels have later tokens.
+        if self.simple_keys.last().is_some_and(|key| key.token_number < head) {
+            return Ok(false);
+        }
         let first = self.simple_keys.partition_point(|key| key.token_number < head);
         let at_head = self.simple_keys[first..]
             .iter()
@@ -283,13 +303,18 @@ impl<'a> Scanner<'a> {
     }
 
     fn skip_comment(&mut self) {
-        if self.byte(0) != b'#' {
-            return;
+        if self.byte(0) == b'#' {
+            self.skip_line();
         }
-        // In many files half the text is comments, nearly all of it ASCII: those are not scanned letter by letter.
-        let rest = &self.text[self.pos..];
-        let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
-        if line.is_ascii() && !line.contains('\r') {
+    }
+
+    /// Skips up to the line break.
+    fn skip_line(&mut self) {
+        // In many files most of the text is comments and descriptions, nearly all of it ASCII: those are not scanned
+        // letter by letter.
+        let rest = &self.bytes[self.pos..];
+        let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
+        if line.is_ascii() && memchr2(b'\r', 0, line).is_none() {
             self.skip_ascii(line.len());
             return;
         }
@@ -812,9 +837,7 @@ impl<'a> Scanner<'a> {
             after_blank = blank;
 
             let start = self.pos;
-            while !self.is_break_or_end(0) {
-                self.skip();
-            }
+            self.skip_line();
             value.push_str(&self.text[start..self.pos]);
             self.read_break(&mut leading_break);
             self.scan_block_scalar_breaks(&mut indent, &mut trailing_breaks)?;
@@ -934,6 +957,12 @@ impl<'a> Scanner<'a> {
         let mut column = self.column;
         let mut at = start;
         loop {
+            let letters = self.bytes[at..]
+                .iter()
+                .take_while(|byte| QUOTED[usize::from(**byte)]);
+            let letters = letters.count();
+            at += letters;
+            column += letters;
             match *self.bytes.get(at)? {
                 byte if byte == quote => break,
                 b'\\' if quote == b'"' => return None,
@@ -1086,10 +1115,15 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Skips characters of a plain scalar up to a blank, a line break or an indicator that ends it.
+    /// Skips characters of a plain scalar up to the end of a line, an indicator that ends it, or a blank that may not
+    /// belong to it.
     fn skip_plain_run(&mut self, flow: bool) {
         loop {
+            let rest = &self.bytes[self.pos..];
+            let letters = rest.iter().take_while(|byte| PLAIN[usize::from(**byte)]);
+            self.skip_ascii(letters.count());
             match self.byte(0) {
+                b' ' if self.byte(1).is_ascii_alphanumeric() => self.skip_ascii(2),
                 b' ' | b'\t' | b'\n' | b'\r' | 0 => return,
                 b':' if self.is_blank_or_end(1) => return,
                 b',' | b'?' | b'[' | b']' | b'{' | b'}' if flow => return,
@@ -1101,6 +1135,28 @@ impl<'a> Scanner<'a> {
             }
         }
     }
+}
+
+/// The bytes that are part of a plain scalar wherever they occur in it.
+const PLAIN: [bool; 256] = printable_without(b" :,?[]{}");
+
+/// The bytes that are part of a quoted scalar as they are, wherever they occur in it.
+const QUOTED: [bool; 256] = printable_without(b"\"'\\");
+
+/// All printable bytes of ASCII but these.
+const fn printable_without(others: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = b' ' as usize;
+    while byte < 0x7f {
+        table[byte] = true;
+        byte += 1;
+    }
+    let mut number = 0;
+    while number < others.len() {
+        table[others[number] as usize] = false;
+        number += 1;
+    }
+    table
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
