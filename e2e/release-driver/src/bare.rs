@@ -13,6 +13,7 @@ pub(crate) const HELM: &str = "helm";
 pub(crate) enum Write {
     Apply(ObjectId, Value, &'static str),
     Merge(ObjectId, Value, &'static str),
+    MergeStatus(ObjectId, Value, &'static str),
     Create(ObjectId, Value, &'static str),
     Delete(ObjectId),
 }
@@ -25,6 +26,9 @@ impl Write {
             }
             Self::Merge(id, patch, manager) => {
                 cluster.merge(id, patch, manager).await?;
+            }
+            Self::MergeStatus(id, status, manager) => {
+                cluster.merge_status(id, status, manager).await?;
             }
             Self::Create(id, object, manager) => {
                 cluster.create(id, object, manager).await?;

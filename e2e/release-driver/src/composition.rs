@@ -17,7 +17,7 @@ use crate::{Bare, connect};
 
 const MANAGER: &str = "release-driver";
 
-/// Keeps the object in place of a composition until it is removed, as a controller's finalizer does.
+/// Keeps a composition until it is removed, as a controller's finalizer does.
 const FINALIZER: &str = "bench.invalid/none";
 
 /// Prints a line for each phase: its name, how many writes it took, and how many seconds.
@@ -36,6 +36,8 @@ pub(crate) async fn run(args: &Bare) -> Result<()> {
             let composition = Composition {
                 cluster: &cluster,
                 desired: &desired,
+                api_version: &args.api_version,
+                kind: &args.kind,
             };
             all.push(composition.writes(phase).await?);
         }
@@ -93,6 +95,8 @@ impl Phase {
 struct Composition<'a> {
     cluster: &'a Cluster,
     desired: &'a Desired,
+    api_version: &'a str,
+    kind: &'a str,
 }
 
 impl Composition<'_> {
@@ -101,7 +105,7 @@ impl Composition<'_> {
             Phase::Install => self.install().await,
             Phase::Change => {
                 let (id, _) = self.itself().await?;
-                let changed = Write::Merge(id, json!({"data": {"greeting": "two"}}), MANAGER);
+                let changed = Write::Merge(id, json!({"spec": {"greeting": "two"}}), MANAGER);
                 self.upgrade(phase, changed).await
             }
             Phase::Bump => {
@@ -195,24 +199,45 @@ impl Composition<'_> {
     async fn told(&self, phase: Phase) -> Result<[Write; 2]> {
         let (of_event, event) = self.event(phase).await?;
         let (id, _) = self.itself().await?;
-        let status = json!({"data": {"status": phase.name().repeat(200)}});
+        let status = self.status(phase).await?;
         Ok([
             Write::Create(of_event, event, MANAGER),
-            Write::Merge(id, status, MANAGER),
+            Write::MergeStatus(id, status, MANAGER),
         ])
     }
 
-    /// An object in place of the composition, whose type may not exist.
-    async fn itself(&self) -> Result<(ObjectId, Value)> {
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": self.name_of_itself()}, "data": {"greeting": "one"},
-        });
-        self.located(object).await
+    /// As much as a controller says in it.
+    async fn status(&self, phase: Phase) -> Result<Value> {
+        let objects = bare::objects(self.cluster, self.desired).await?;
+        let managed: Vec<Value> = objects
+            .iter()
+            .map(|(id, object)| {
+                json!({
+                    "apiVersion": object["apiVersion"], "resource": id.resource().plural, "name": id.name(),
+                    "namespace": self.desired.namespace, "path": id.path(),
+                })
+            })
+            .collect();
+        let condition = |of: &str| {
+            json!({
+                "type": of, "status": "True", "reason": phase.name(), "observedGeneration": phase.revision(),
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "the release is up to date",
+            })
+        };
+        Ok(json!({
+            "conditions": [condition("Ready"), condition("Synced")], "managed": managed,
+            "helmChartUrl": "oci://bench.invalid/bench", "helmChartVersion": phase.name(),
+            "digest": "0".repeat(64), "releaseName": self.desired.name, "releaseRevision": phase.revision(),
+        }))
     }
 
-    fn name_of_itself(&self) -> String {
-        format!("{}-itself", self.desired.name)
+    /// The composition: an object of a type that nobody reconciles.
+    async fn itself(&self) -> Result<(ObjectId, Value)> {
+        let object = json!({
+            "apiVersion": self.api_version, "kind": self.kind,
+            "metadata": {"name": self.desired.name}, "spec": {"greeting": "one"},
+        });
+        self.located(object).await
     }
 
     async fn role(&self, phase: Phase) -> Result<(ObjectId, Value)> {
@@ -263,7 +288,7 @@ impl Composition<'_> {
             },
             "eventTime": "2026-01-01T00:00:00.000000Z",
             "regarding": {
-                "apiVersion": "v1", "kind": "ConfigMap", "name": self.name_of_itself(),
+                "apiVersion": self.api_version, "kind": self.kind, "name": self.desired.name,
                 "namespace": self.desired.namespace,
             },
             "type": "Normal", "reason": "CompositionReconciled", "action": "Reconcile", "note": phase.name(),

@@ -92,6 +92,12 @@ struct Bare {
     /// Namespaces of the objects, used in turn.
     #[arg(long, required = true, value_delimiter = ',')]
     namespace: Vec<String>,
+    /// The type of the compositions: group and version.
+    #[arg(long)]
+    api_version: String,
+    /// The type of the compositions: kind.
+    #[arg(long)]
+    kind: String,
     /// The chart.
     chart: PathBuf,
 }

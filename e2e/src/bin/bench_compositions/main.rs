@@ -5,6 +5,7 @@
 mod figures;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,11 @@ const NAMESPACE: &str = "bench";
 
 /// The prefix of the bare client's namespaces.
 const BARE_NAMESPACE: &str = "bench-bare";
+
+/// The type of the bare client's compositions: that of the chart under other names, so nobody reconciles it.
+const BARE_GROUP: &str = "bench.invalid";
+const BARE_KIND: &str = "Bare";
+const BARE_PLURAL: &str = "bares";
 
 /// For how many seconds each profile of the API server lasts.
 const PROFILED: u32 = 20;
@@ -107,6 +113,7 @@ struct Bench {
 impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
+        self.make_bare_type()?;
         let mut bare = BTreeMap::new();
         self.profiled("bare-client", || {
             bare = self.bare()?;
@@ -484,6 +491,20 @@ impl Bench {
         Ok(pods)
     }
 
+    /// Makes the type of the bare client's compositions.
+    fn make_bare_type(&self) -> Result<()> {
+        let chart = ChartFolder::copy("bench", "bench", FIRST.0)?;
+        let printing = self.site.kco([OsStr::new("crd"), chart.folder().as_os_str()])?;
+        let mut type_: Value = serde_saphyr::from_str(&self.site.run(printing)?)?;
+        let name = format!("{BARE_PLURAL}.{BARE_GROUP}");
+        type_["metadata"] = json!({"name": name});
+        type_["spec"]["group"] = json!(BARE_GROUP);
+        type_["spec"]["names"] = json!({"kind": BARE_KIND, "plural": BARE_PLURAL});
+        platform::apply(&self.site, &type_.to_string())?;
+        let waiting = ["wait", "--for=condition=Established", "crd", &name];
+        self.site.run(self.site.kubectl(waiting)).map(drop)
+    }
+
     /// The same writes by a client that decides nothing, by phase: what the API server itself takes for them.
     fn bare(&self) -> Result<BTreeMap<String, Bare>> {
         let mut command = Command::new(image::binary("release-driver")?);
@@ -491,6 +512,12 @@ impl Bench {
         let places = self.places(BARE_NAMESPACE);
         command.args(["--namespace", &places.join(",")]);
         command.args(["--at-once", WORKERS, "--releases", &self.bare_count.to_string()]);
+        command.args([
+            "--api-version",
+            &format!("{BARE_GROUP}/{}", FIRST.1),
+            "--kind",
+            BARE_KIND,
+        ]);
         command.arg(image::root().join("e2e/charts/bench"));
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
