@@ -78,8 +78,15 @@ pub(super) struct Scanner<'a> {
     /// Whether the first token of the queue is known not to begin a key, or is the key itself. Parsers peek several
     /// times at each token.
     is_head_settled: bool,
-    started: bool,
-    ended: bool,
+    stage: Stage,
+}
+
+/// How far the stream was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Before,
+    Within,
+    End,
 }
 
 impl<'a> Scanner<'a> {
@@ -97,8 +104,7 @@ impl<'a> Scanner<'a> {
             simple_keys: Vec::with_capacity(8),
             simple_key_allowed: true,
             is_head_settled: false,
-            started: false,
-            ended: false,
+            stage: Stage::Before,
         }
     }
 
@@ -119,7 +125,7 @@ impl<'a> Scanner<'a> {
 
     #[inline(never)]
     fn settle_head(&mut self) -> Result<(), Problem> {
-        while self.needs_more()? && !self.ended {
+        while self.needs_more()? && self.stage != Stage::End {
             self.fetch()?;
         }
         self.is_head_settled = true;
@@ -163,8 +169,8 @@ impl<'a> Scanner<'a> {
     }
 
     fn fetch(&mut self) -> Result<(), Problem> {
-        if !self.started {
-            self.started = true;
+        if self.stage == Stage::Before {
+            self.stage = Stage::Within;
             self.simple_keys.push(SimpleKey::default());
             self.push(Kind::StreamStart);
             return Ok(());
@@ -444,7 +450,7 @@ impl<'a> Scanner<'a> {
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         self.push(Kind::StreamEnd);
-        self.ended = true;
+        self.stage = Stage::End;
         Ok(())
     }
 
