@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::VecDeque};
 
-use memchr::{memchr, memchr2};
+use memchr::memchr3;
 
 use super::Problem;
 
@@ -13,6 +13,9 @@ use super::Problem;
 const MAX_NESTING: usize = 10_000;
 /// Maximum length of a key without `?`, in characters.
 const MAX_SIMPLE_KEY: usize = 1024;
+/// How many bytes of a comment or a block scalar are looked at together. In many files they are most of the text, nearly
+/// all of it ASCII. The limit keeps the time linear for text whose line breaks are no line feeds.
+const LINE_AHEAD: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Token<'a> {
@@ -316,16 +319,15 @@ impl<'a> Scanner<'a> {
 
     /// Skips up to the line break.
     fn skip_line(&mut self) {
-        // In many files most of the text is comments and descriptions, nearly all of it ASCII: those are not scanned
-        // letter by letter.
-        let rest = &self.bytes[self.pos..];
-        let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
-        if line.is_ascii() && memchr2(b'\r', 0, line).is_none() {
-            self.skip_ascii(line.len());
-            return;
-        }
         while !self.is_break_or_end(0) {
-            self.skip();
+            let rest = &self.bytes[self.pos..];
+            let ahead = &rest[..rest.len().min(LINE_AHEAD)];
+            let line = &ahead[..memchr3(b'\n', b'\r', 0, ahead).unwrap_or(ahead.len())];
+            if line.is_ascii() {
+                self.skip_ascii(line.len());
+            } else {
+                self.skip();
+            }
         }
     }
 
