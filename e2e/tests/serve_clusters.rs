@@ -795,9 +795,11 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
     let told = events(&teams, "gamma")?;
     assert!(!told.iter().any(|reason| reason.ends_with("Failed")), "{told:?}");
     // A request or two may be in flight, and in the first rounds some connections have not been opened yet. Those of the
-    // former kubeconfig are closed once their last answer has been read.
-    teams.wait_until(&format!("as few connections as in {files:?} before"), || {
+    // former kubeconfig are closed long before an idle connection would be.
+    let begun = Instant::now();
+    teams.wait_until("the connections to be closed", || {
         let now = clusters.home.usage(&operator)?.files;
+        assert!(begun.elapsed() < Duration::from_secs(20), "{files:?}, now {now}");
         Ok((now <= files[2] + 3).then_some(()))
     })?;
     teams.kubectl(&["delete", "tenant", "gamma"])?;
