@@ -281,7 +281,9 @@ impl Writer {
                 let (plain, odd) = rest.split_at(at);
                 self.out.extend_from_slice(plain.as_bytes());
                 let mut chars = odd.chars();
-                chars.next().into_iter().for_each(|c| self.char(c));
+                if let Some(c) = chars.next() {
+                    self.char(c);
+                }
                 rest = chars.as_str();
             }
             self.out.extend_from_slice(rest.as_bytes());
