@@ -2,7 +2,11 @@
 
 use anyhow::Result;
 use e2e::Scenario;
+use local_cluster::audit::Mark;
 use serde_json::{Value, json};
+
+/// The controller's account.
+const ACCOUNT: &str = "system:serviceaccount:krateo-system:vanishers-v1-0-0";
 
 #[test]
 fn a_deleted_composition_leaves_nothing_behind() -> Result<()> {
@@ -22,6 +26,7 @@ fn a_deleted_composition_leaves_nothing_behind() -> Result<()> {
         scenario.wait_for("vanishers", name, "Ready", "True")?;
     }
 
+    let mark = scenario.cluster().audit().mark()?;
     scenario.kubectl(&["delete", "vanishers", "goes", "--timeout=90s"])?;
     assert_eq!(
         releases(&scenario)?
@@ -42,6 +47,23 @@ fn a_deleted_composition_leaves_nothing_behind() -> Result<()> {
         assert!(!names.contains("goes"), "{resource}: {names}");
         assert!(names.contains("stays"), "{resource}: {names}");
     }
+    objects_that_a_watch_knows_are_not_read(&scenario, mark)
+}
+
+/// A Deployment changes by itself, but these do not.
+fn objects_that_a_watch_knows_are_not_read(scenario: &Scenario, mark: Mark) -> Result<()> {
+    let mut removed = Vec::new();
+    for record in scenario.cluster().audit().since(mark)? {
+        let record = record?;
+        let is_of_chart = ["configmaps", "services"].contains(&record.resource.as_str());
+        if record.user == ACCOUNT && record.namespace == scenario.namespace() && is_of_chart {
+            removed.push((record.resource, record.verb));
+        }
+    }
+    removed.retain(|(_, verb)| verb == "get" || verb == "delete");
+    removed.sort();
+    let deleted = |resource: &str| (resource.to_owned(), "delete".to_owned());
+    assert_eq!(removed, [deleted("configmaps"), deleted("services")]);
     Ok(())
 }
 

@@ -82,6 +82,7 @@ fn a_controller_writes_nothing_that_its_policies_forbid() -> Result<()> {
         let policy = format!("ValidatingAdmissionPolicy 'limiteds-v1-0-0-{policy}'");
         assert!(said.contains(&policy), "{what}: {said:?}");
     }
+    keeps_key(&scenario)?;
     keeps_bundles(&scenario)
 }
 
@@ -155,7 +156,7 @@ fn attempts() -> Vec<(&'static str, u8, bool, Vec<&'static str>)> {
 }
 
 /// Objects that no controller may create.
-fn forbidden() -> [(&'static str, Value, &'static str); 4] {
+fn forbidden() -> [(&'static str, Value, &'static str); 5] {
     let webhook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "forged", "labels": {"krateo.io/controller-resource": "limiteds"}}, "webhooks": [],
@@ -165,6 +166,8 @@ fn forbidden() -> [(&'static str, Value, &'static str); 4] {
         "metadata": {"name": "others.composition.krateo.io-release-key", "namespace": NAMESPACE},
         "data": {"key": "Zm9yZ2Vk"},
     });
+    let mut as_record = key.clone();
+    as_record["type"] = json!("helm.sh/release.v1");
     let token = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {
@@ -177,8 +180,19 @@ fn forbidden() -> [(&'static str, Value, &'static str); 4] {
         ("a composition", composition("made", 1, 1), "own"),
         ("a webhook of a bundle", webhook, "bundles"),
         ("the key of a type that is to come", key, "own"),
+        ("the same with the type of a release record", as_record, "own"),
         ("the token of an account", token, "own"),
     ]
+}
+
+fn keeps_key(scenario: &Namespace) -> Result<()> {
+    let removing = ["delete", "secret", "limiteds.composition.krateo.io-release-key"];
+    let said = as_controller(&scenario.platform(), 1, &removing).unwrap_or_default();
+    ensure!(
+        said.contains("ValidatingAdmissionPolicy 'limiteds-v1-0-0-own'"),
+        "{said:?}"
+    );
+    Ok(())
 }
 
 /// The label that makes an object one of a bundle counts before a write and after it.

@@ -11,7 +11,7 @@ use crdgen::CustomResourceDefinition;
 use futures::future::try_join_all;
 use helm::release::Status;
 use helm_client::records::{self, Record};
-use helm_client::release::{self, Deployed, Live, UnservedType};
+use helm_client::release::{self, Deployed, Live, Releases, UnservedType};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -461,13 +461,15 @@ impl Pass<'_> {
         let (Some(target), Some(records)) = (&self.observed.target, &self.observed.records) else {
             return Ok(None);
         };
-        let deployed = self
-            .observed
-            .releases
-            .install_or_upgrade(&target.desired, records)
-            .await?;
+        let deployed = self.releases().install_or_upgrade(&target.desired, records).await?;
         self.remember(deployed);
         Ok(Some(Change::Upgraded))
+    }
+
+    /// The releases, with what the watches say about the objects of this one.
+    fn releases(&self) -> Releases {
+        let seen = self.memory.objects.seen_by(&self.ctx.watches);
+        self.observed.releases.clone().knowing(seen)
     }
 
     /// Remembers what the API server answered to our writes, so that it need not be read again.
@@ -523,7 +525,7 @@ impl Pass<'_> {
         let Some(records) = &self.observed.records else {
             return Ok(None);
         };
-        let left = self.observed.releases.uninstall(records).await?;
+        let left = self.releases().uninstall(records).await?;
         if !left.kept.is_empty() {
             let left: Vec<_> = left.kept.iter().map(ToString::to_string).collect();
             events::publish_left(self.composition, &left, &self.ctx.recorder).await;

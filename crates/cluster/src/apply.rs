@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use serde_json::Value;
 
+use crate::read::METADATA_ONLY;
 use crate::request::Call;
 use crate::{Attempt, Cluster, Error, ObjectId};
 
@@ -19,6 +20,7 @@ pub struct Apply<'a> {
     force: bool,
     dry_run: bool,
     validation: &'static str,
+    metadata_only: bool,
 }
 
 impl<'a> Apply<'a> {
@@ -29,6 +31,7 @@ impl<'a> Apply<'a> {
             force: false,
             dry_run: false,
             validation: "Strict",
+            metadata_only: false,
         }
     }
 
@@ -41,6 +44,14 @@ impl<'a> Apply<'a> {
     pub fn dry_run(self) -> Self {
         Self {
             dry_run: true,
+            ..self
+        }
+    }
+
+    /// The answer is the metadata of the object alone, which costs the server less for a large one.
+    pub fn metadata_only(self) -> Self {
+        Self {
+            metadata_only: true,
             ..self
         }
     }
@@ -100,6 +111,9 @@ impl Cluster {
         }
         if how.dry_run {
             call = call.query("dryRun", "All");
+        }
+        if how.metadata_only {
+            call = call.accept(METADATA_ONLY);
         }
         let attempt = if how.dry_run {
             Attempt::DryRun

@@ -14,7 +14,7 @@ use crate::item;
 use crate::request::Call;
 use crate::{Attempt, Cluster, Error, Failure, Item, ObjectId, ResourceId, Unreadable};
 
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 const LIST_OF_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 

@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::read::METADATA_ONLY;
 use crate::request::Call;
 use crate::{Attempt, Cluster, Error, Failure, ObjectId, ResourceId};
 
@@ -74,6 +75,27 @@ impl Cluster {
         let call = Call::new(Method::PATCH, id.path())
             .query("fieldManager", manager)
             .body(MERGE_PATCH, patch)
+            .metadata_suffices();
+        self.about(id, Attempt::Patch, call)
+            .await
+            .map(|(_, patched)| patched)
+    }
+
+    /// The same, with the metadata of the object alone as the answer, which costs the server less for a large one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`].
+    pub async fn merge_for_metadata(
+        &self,
+        id: &ObjectId,
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Value, Error> {
+        let call = Call::new(Method::PATCH, id.path())
+            .query("fieldManager", manager)
+            .body(MERGE_PATCH, patch)
+            .accept(METADATA_ONLY)
             .metadata_suffices();
         self.about(id, Attempt::Patch, call)
             .await

@@ -37,10 +37,11 @@ pub(crate) fn set_meta(object: &mut Value, meta: Meta, key: &str, value: &str) {
     map[key] = Value::from(value);
 }
 
-/// Removes the UID from an object, so that it refers to any object of that name.
-pub(crate) fn remove_uid(object: &mut Value) {
+/// Removes the UID and the resource version from an object, so that it refers to any object of that name.
+pub(crate) fn remove_preconditions(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("uid");
+        metadata.remove("resourceVersion");
     }
 }
 

@@ -874,7 +874,11 @@ impl Records {
         }
         let applied = self
             .cluster
-            .apply(&self.id(revision, "create")?, &object, &Apply::by(&manager))
+            .apply(
+                &self.id(revision, "create")?,
+                &object,
+                &Apply::by(&manager).metadata_only(),
+            )
             .await;
         let applied = applied.map_err(|source| {
             if source.is_conflict() {
@@ -992,7 +996,7 @@ impl Records {
         let revision = record.revision();
         let patched = self
             .cluster
-            .merge(&self.id(revision, "update")?, patch, MANAGER)
+            .merge_for_metadata(&self.id(revision, "update")?, patch, MANAGER)
             .await;
         let patched = patched.map_err(|source| self.access("update", revision, source))?;
         let version = patched["metadata"]["resourceVersion"]

@@ -1,7 +1,7 @@
 //! The state of objects when they were last looked at, and whether they have changed since: unchanged ones are not
 //! looked at again.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,33 @@ impl Looks {
             sight => looked.is_current(&sight),
         };
         is_current.then_some(looked)
+    }
+
+    /// The resource versions of those that have not changed since, according to a watch. Secrets are not watched.
+    pub fn seen_by<K: Hash + Eq + Clone + Send + Sync + 'static>(
+        &self,
+        watches: &Watches<K>,
+    ) -> HashMap<ObjectId, String> {
+        let current = self
+            .0
+            .iter()
+            .filter(|(id, looked)| looked.is_current(&watches.sight(id)));
+        current
+            .map(|(id, looked)| (id.clone(), looked.version.clone()))
+            .collect()
+    }
+
+    /// The resource versions of those that are not read again: they have not changed since, and had not drifted.
+    pub fn not_read_again<K: Hash + Eq + Clone + Send + Sync + 'static>(
+        &self,
+        watches: &Watches<K>,
+    ) -> HashMap<ObjectId, String> {
+        let ids = self.0.keys();
+        let unmoved = ids.filter_map(|id| Some((id, self.unmoved(id, watches)?)));
+        unmoved
+            .filter(|(_, looked)| !looked.drifted)
+            .map(|(id, looked)| (id.clone(), looked.version.clone()))
+            .collect()
     }
 
     /// True if none of them has changed. Secrets are not watched and do not count.
@@ -124,6 +151,17 @@ mod tests {
             drifted: false,
             at: Instant::now().checked_sub(ago).unwrap(),
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_watched_was_not_seen_by_a_watch() {
+        use k8s_openapi::api::core::v1::Secret;
+        let script = cluster::scripted::Script::new("nothing");
+        let watches: Watches<String> = Watches::new(script.cluster(), "owner".to_owned(), |_| None, |_| {});
+        let id = ObjectId::of::<Secret>(Some("shop"), "web").unwrap();
+        let looks = Looks([(id.clone(), looked(Duration::ZERO))].into());
+        assert!(looks.seen_by(&watches).is_empty());
+        assert_eq!(looks.not_read_again(&watches), [(id, "10".to_owned())].into());
     }
 
     #[test]

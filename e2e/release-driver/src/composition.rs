@@ -20,7 +20,8 @@ const MANAGER: &str = "release-driver";
 /// Keeps a composition until it is removed, as a controller's finalizer does.
 const FINALIZER: &str = "bench.invalid/none";
 
-/// Prints a line for each phase: its name, how many writes it took, and how many seconds.
+/// Prints a line for each phase: its name, how many writes it took, and how many seconds. Each begins when a line is read
+/// from standard input.
 pub(crate) async fn run(args: &Bare) -> Result<()> {
     let input = Input::load(&args.chart, Map::new())?;
     let cluster = connect(&args.place.kubeconfig, "release-driver/bare").await?;
@@ -41,6 +42,7 @@ pub(crate) async fn run(args: &Bare) -> Result<()> {
             };
             all.push(composition.writes(phase).await?);
         }
+        std::io::stdin().read_line(&mut String::new())?;
         let begun = Instant::now();
         let writes: Vec<usize> = stream::iter(&all)
             .map(|writes| bare::send(writes, &cluster))

@@ -29,7 +29,8 @@ enum Command {
     /// Install releases through the library, and make the same writes with a bare client; print both times.
     Compare(Compare),
     /// Make the same writes as a controller for as many compositions that are installed, changed, given another version
-    /// of their chart, and removed; print for each of these phases how many, and the seconds.
+    /// of their chart, and removed; print for each of these phases how many, and the seconds. Each phase begins when a
+    /// line is read from standard input.
     Bare(Bare),
     /// Apply the objects of a list on standard input.
     Apply(Objects),

@@ -1,6 +1,6 @@
 //! The health and drift of a release's objects.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use cluster::{Cluster, Health, ObjectId};
 use helm_client::records;
@@ -34,15 +34,8 @@ pub(super) async fn look(
     };
     let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
     looks.keep(&objects);
-    let unmoved: HashSet<ObjectId> = objects
-        .iter()
-        .filter(|id| looks.unmoved(id, watches).is_some_and(|looked| !looked.drifted))
-        .cloned()
-        .collect();
-    let look = releases
-        .look_but_at(&unmoved, record, &policy)
-        .await
-        .map_err(Error::Release)?;
+    let releases = releases.clone().knowing(looks.not_read_again(watches));
+    let look = releases.look(record, &policy).await.map_err(Error::Release)?;
     let mut missing = BTreeMap::new();
     for looked in look.objects {
         if let Some(live) = &looked.live {

@@ -55,6 +55,14 @@ impl Action {
         }
     }
 
+    /// What Helm says that it cannot do with an object of another owner.
+    pub(super) fn word_of_ownership(self) -> &'static str {
+        match self {
+            Self::Install => "install",
+            Self::Upgrade | Self::Rollback | Self::Uninstall => "update",
+        }
+    }
+
     /// How Helm begins the description of a record of a failed action.
     pub(super) fn failed_in_words_of_helm(self) -> &'static str {
         match self {

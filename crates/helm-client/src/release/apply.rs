@@ -17,6 +17,8 @@ use crate::records::MANAGER;
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) objects: Vec<Live>,
+    /// Those that are as they should be, and were not read.
+    pub(super) unread: Vec<ObjectId>,
     /// True once a request was sent, whose outcome may be unknown.
     pub(super) begun: bool,
     /// Those objects that did not exist before, as targets for their removal.
@@ -132,10 +134,13 @@ pub(super) fn not_ours(id: &ObjectId, action: &'static str, reason: String) -> E
 pub(super) struct Writing<'a> {
     pub(super) owner: &'a Owner,
     pub(super) force: &'a Force<'a>,
-    /// Those of the objects that existed and were found to belong to the release: they are written as long as their
-    /// UIDs have not changed.
+    /// Those of the objects that existed and were found to belong to the release: they are written as long as they
+    /// have this UID or resource version.
     pub(super) checked: &'a Checked,
 }
+
+/// Objects that an apply would not change; `None` for those that were not read.
+pub(super) type Untouched = HashMap<ObjectId, Option<Live>>;
 
 /// Applies the objects: one kind after the other, the objects of one kind in parallel. Those in `untouched`, which an
 /// apply would not change, are not written. `written` says what was done, even when one of them fails.
@@ -146,7 +151,7 @@ pub(super) async fn write(
     cluster: &Cluster,
     targets: &[Target],
     how: &Writing<'_>,
-    mut untouched: HashMap<ObjectId, Live>,
+    mut untouched: Untouched,
     written: &mut Written,
     tell: &Tell<'_>,
 ) -> Result<(), Error> {
@@ -156,10 +161,8 @@ pub(super) async fn write(
             let left = Target::id(target).and_then(|id| untouched.remove(id));
             let put = async move {
                 match left {
-                    Some(live) => Ok((live, None)),
-                    None => put(cluster, target, how)
-                        .await
-                        .map(|(live, created)| (live, Some(created))),
+                    Some(left) => Ok(Put::Left(left)),
+                    None => put(cluster, target, how).await,
                 }
             };
             put.boxed()
@@ -169,8 +172,9 @@ pub(super) async fn write(
         let mut outcome = Ok(());
         for (target, put) in batch.iter().zip(puts) {
             match put {
-                Ok((live, None)) => written.objects.push(live),
-                Ok((live, Some(created))) => {
+                Ok(Put::Left(Some(live))) => written.objects.push(live),
+                Ok(Put::Left(None)) => written.unread.extend(target.id().cloned()),
+                Ok(Put::Written { live, created }) => {
                     tell(&Progress::Applied {
                         id: &live.id,
                         created,
@@ -193,7 +197,21 @@ pub(super) async fn write(
     Ok(())
 }
 
-async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {
+/// What became of a target.
+enum Put {
+    /// It was as it should be.
+    Left(Option<Live>),
+    /// It was created or applied.
+    Written { live: Live, created: bool },
+}
+
+impl From<(Live, bool)> for Put {
+    fn from((live, created): (Live, bool)) -> Self {
+        Self::Written { live, created }
+    }
+}
+
+async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<Put, Error> {
     let mut object = target.manifest.clone();
     how.owner.claim(&mut object);
     let mut checked = target
@@ -204,34 +222,34 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(L
         // manager.
         let made = make(cluster, id, &object).await;
         if let Some(made) = made.map_err(Error::objects("write"))? {
-            return Ok((made, true));
+            return Ok(Put::from((made, true)));
         }
         let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
-        checked = found.get(id).map(|uid| (id, uid.clone()));
+        checked = found.get(id).map(|found| (id, found.clone()));
     }
-    let Some((id, uid)) = checked else {
+    let Some((id, precondition)) = checked else {
         let put = put_as_is(cluster, target, &object, how.force).await;
-        return put.map_err(Error::objects("write"));
+        return put.map(Put::from).map_err(Error::objects("write"));
     };
-    let of = |object: &mut Value, uid: &str| object["metadata"]["uid"] = uid.into();
-    of(&mut object, &uid);
-    match put_as_is(cluster, target, &object, how.force).await {
-        // In some charts, a hook removes an object that cannot be changed.
+    precondition.put_into(&mut object);
+    let put = match put_as_is(cluster, target, &object, how.force).await {
+        // In some charts, a hook removes an object that cannot be changed. And a watch may be late.
         Err(refused) if is_of_another(&refused) => {
             let again = [target.clone()];
             let live = check_ownership(cluster, again.iter(), how.owner, "update").await?;
             match live.get(id) {
-                Some(uid) => of(&mut object, uid),
-                None => json::remove_uid(&mut object),
+                Some(precondition) => precondition.put_into(&mut object),
+                None => json::remove_preconditions(&mut object),
             }
             put_as_is(cluster, target, &object, how.force).await
         }
         settled => settled,
-    }
-    .map_err(Error::objects("write"))
+    };
+    put.map(Put::from).map_err(Error::objects("write"))
 }
 
-/// True when the server refused the apply because the object with this UID is gone, or another one has its name.
+/// True when the server refused the apply because the object that was checked is gone or has changed, or another one
+/// has its name.
 fn is_of_another(refused: &cluster::Error) -> bool {
     let causes = refused.causes();
     let names_uid = || causes.iter().any(|cause| cause.field == "metadata.uid");

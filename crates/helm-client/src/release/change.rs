@@ -4,6 +4,7 @@
 //! record is derived from that record and from earlier ones.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::ObjectId;
@@ -12,11 +13,14 @@ use helm::release::{ApplyMethod, RecordedFile, Status};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::apply::{self, Force, Writing, Written};
+use super::apply::{self, Force, Untouched, Writing, Written};
+use super::drift::Revision;
 use super::objects::{self, Identity, Target};
-use super::ownership::{self, Checked, Owner};
+use super::ownership::{self, Checked, Owner, Precondition};
 use super::remove::{self, How, Policy};
-use super::{Action, Deployed, Error, Live, OnFailure, Progress, Releases, Undone, at_length, migrate, told};
+use super::{
+    Action, Deployed, Error, Live, OnFailure, Progress, Releases, Undone, Wait, at_length, migrate, told,
+};
 use crate::records::{Record, Records};
 
 /// How many objects of a foreign record are looked at.
@@ -36,6 +40,14 @@ pub(super) struct ChangeSpec<'a> {
     pub(super) take_ownership: bool,
 }
 
+/// What is known about the wanted objects before anything is written.
+#[derive(Default)]
+struct Before {
+    existing: Option<Vec<String>>,
+    checked: Checked,
+    untouched: Untouched,
+}
+
 /// What a change creates and removes.
 pub(super) struct Plan {
     crds: Vec<Target>,
@@ -49,8 +61,7 @@ pub(super) struct Plan {
     /// The objects that existed before and belong to the release; for a release that belongs to no object, only the
     /// new ones among them, as with Helm.
     checked: Checked,
-    /// The objects that an apply would not change.
-    untouched: HashMap<ObjectId, Live>,
+    untouched: Untouched,
 }
 
 /// A change whose pending record has been created.
@@ -99,36 +110,18 @@ impl Releases {
         for other in others {
             earlier.extend(self.targets_of(other).await?);
         }
-        let mut existing = None;
-        let mut checked = Checked::new();
-        let mut untouched = HashMap::new();
-        if !spec.take_ownership {
-            let word = match spec.action {
-                Action::Install => "install",
-                Action::Upgrade | Action::Rollback | Action::Uninstall => "update",
-            };
-            let new: Vec<&Target> = added(&objects, &deployed).collect();
-            let looked_at: Vec<&Target> = match spec.owner.parent {
-                Some(_) => objects.iter().collect(),
-                None => new.clone(),
-            };
-            // What an apply of the same manifest would make of these objects is known.
-            let revision = current.map(Record::revision).unwrap_or_default();
-            let is_known = |id: &ObjectId| self.settled.knows(revision, id);
-            let known: HashSet<&ObjectId> = unchanged(&objects, &deployed, is_known).collect();
-            let is_whole = |id: &ObjectId| known.contains(id);
-            let targets = looked_at.into_iter();
-            let found = apply::find(&self.cluster, targets, is_whole, &spec.owner, word).await?;
-            checked = ownership::checked(&found);
-            let is_left =
-                |live: &Live| known.contains(&live.id) && self.settled.is_as_applied(revision, live);
-            let left = found.into_iter().filter(is_left);
-            untouched = left.map(|live| (live.id.clone(), live)).collect();
-            let there = new.into_iter().filter_map(Target::id);
-            let there = there.filter(|id| checked.contains_key(id));
-            existing = Some(there.map(ObjectId::path).collect());
-            self.check_hooks(spec, word).await?;
-        }
+        let before = if spec.take_ownership {
+            Before::default()
+        } else {
+            let before = self.check_objects(spec, current, &objects, &deployed).await?;
+            self.check_hooks(spec).await?;
+            before
+        };
+        let Before {
+            existing,
+            checked,
+            untouched,
+        } = before;
         let dropped = remove::dropped(earlier, &objects);
         Ok(Plan {
             crds,
@@ -141,9 +134,69 @@ impl Releases {
         })
     }
 
+    /// Checks, before anything is written, that the objects that exist belong to the release.
+    async fn check_objects(
+        &self,
+        spec: &ChangeSpec<'_>,
+        current: Option<&Record>,
+        objects: &[Target],
+        deployed: &[Target],
+    ) -> Result<Before, Error> {
+        let new: Vec<&Target> = added(objects, deployed).collect();
+        let looked_at: Vec<&Target> = match spec.owner.parent {
+            Some(_) => objects.iter().collect(),
+            None => new.clone(),
+        };
+        // There is no revision 0.
+        let revision = Revision {
+            owner: Arc::new(spec.owner.clone()),
+            number: current.map(Record::revision).unwrap_or_default(),
+        };
+        // What an apply of the same manifest would make of these objects is known.
+        let is_known = |id: &ObjectId| self.settled.knows(&revision, id);
+        let known: HashSet<&ObjectId> = unchanged(objects, deployed, is_known).collect();
+        let mut before = Before::default();
+        let mut to_read = Vec::new();
+        for target in looked_at {
+            let seen = target.id().and_then(|id| Some((id, self.seen(id, &revision)?)));
+            match seen {
+                // The wait needs the health of all objects.
+                Some((id, _)) if known.contains(id) && self.options.wait != Wait::No => to_read.push(target),
+                Some((id, precondition)) => {
+                    if known.contains(id) {
+                        before.untouched.insert(id.clone(), None);
+                    }
+                    before.checked.insert(id.clone(), precondition);
+                }
+                None => to_read.push(target),
+            }
+        }
+        let is_whole = |id: &ObjectId| known.contains(id);
+        let word = spec.action.word_of_ownership();
+        let found = apply::find(&self.cluster, to_read.into_iter(), is_whole, &spec.owner, word).await?;
+        before.checked.extend(ownership::checked(&found));
+        let is_left =
+            |live: &Live| known.contains(&live.id) && self.settled.is_as_applied(&revision, live);
+        let left = found.into_iter().filter(is_left);
+        let left = left.map(|live| (live.id.clone(), Some(live)));
+        before.untouched.extend(left);
+        let there = new.into_iter().filter_map(Target::id);
+        let there = there.filter(|id| before.checked.contains_key(id));
+        before.existing = Some(there.map(ObjectId::path).collect());
+        Ok(before)
+    }
+
+    /// The resource version of an object that is as the apply of this revision left it, if a watch knows that.
+    fn seen(&self, id: &ObjectId, revision: &Revision) -> Option<Precondition> {
+        let version = self.unmoved.get(id)?;
+        let is_as_applied = self.settled.is_as_applied_at(revision, id, version);
+        is_as_applied.then(|| Precondition::Version(version.clone()))
+    }
+
     /// Checks, before anything is written, that no hook of the action takes over an object that does not belong to
     /// the release.
-    async fn check_hooks(&self, spec: &ChangeSpec<'_>, word: &'static str) -> Result<(), Error> {
+    async fn check_hooks(&self, spec: &ChangeSpec<'_>) -> Result<(), Error> {
+        let word = spec.action.word_of_ownership();
         if spec.owner.parent.is_none() || !self.options.hooks {
             return Ok(());
         }
@@ -247,7 +300,9 @@ impl Releases {
             complete,
             ..
         } = change;
-        self.settled.note(&record, &written.objects);
+        let revision = self.revision_of(&record);
+        self.settled.note(&revision, &written.objects);
+        self.settled.note_unchanged(&revision, written.unread.iter());
         // Below a foreign revision, one of ours may still have the status deployed.
         let is_over = |other: &Record| matches!(other.status(), Status::Uninstalled | Status::Deployed);
         let over = others.into_iter().filter(is_over);
@@ -373,17 +428,16 @@ impl Releases {
                 force: &force,
                 checked: &checked,
             };
-            let untouched = HashMap::new();
             apply::write(
                 &self.cluster,
                 &plan.deployed,
                 &how,
-                untouched,
+                Untouched::new(),
                 &mut back,
                 &self.tell(),
             )
             .await?;
-            self.settled.note(current, &back.objects);
+            self.settled.note(&self.revision_of(current), &back.objects);
         }
         let made = remove::dropped(made, &plan.deployed);
         let removed = remove::remove(

@@ -37,6 +37,7 @@ mod touched;
 mod uninstall;
 mod upgrade;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use cluster::{Cluster, LeaseWatch, ObjectId, Parking};
@@ -63,7 +64,7 @@ pub use uninstall::Uninstalled;
 
 use crate::authenticity::{Parent, RecordKeys};
 use crate::records::{Observed, Provenance, RECORD_SLOTS, Record, Records};
-use drift::{DriftedObject, Settled};
+use drift::{DriftedObject, Revision, Settled};
 use ownership::Owner;
 
 /// Receives every step.
@@ -88,15 +89,21 @@ pub struct Releases {
     /// The caller's worker slot, given back during long waits.
     parking: Option<Arc<dyn Parking>>,
     settled: Arc<Settled>,
+    /// What the caller's watches say.
+    unmoved: Arc<Unmoved>,
     leases: Arc<LeaseWatch>,
 }
+
+/// Objects that have not changed since they had these resource versions, as far as a watch has seen.
+pub type Unmoved = HashMap<ObjectId, String>;
 
 /// A release that was installed or upgraded.
 #[derive(Debug, Clone)]
 pub struct Deployed {
     /// The deployed revision.
     pub record: Record,
-    /// Its objects in install order, without hooks.
+    /// Its objects in install order, without hooks and without those that were neither written nor read
+    /// ([`Releases::knowing`]).
     pub objects: Vec<Live>,
 }
 
@@ -122,6 +129,7 @@ impl Releases {
             parent: None,
             parking: None,
             settled: Arc::default(),
+            unmoved: Arc::default(),
             leases,
         }
     }
@@ -155,6 +163,14 @@ impl Releases {
     /// The keys that authenticate the records of this object's release.
     pub fn keys(&self) -> Option<Arc<RecordKeys>> {
         self.parent.as_ref()?.keys.clone()
+    }
+
+    /// The same, for a caller that watches objects. Those of them that are as a revision of the release left them are
+    /// not read before they are compared, written or removed; a watch may be late, so the API server refuses the write
+    /// or the removal if such an object has changed meanwhile, and then it is read.
+    pub fn knowing(self, unmoved: Unmoved) -> Self {
+        let unmoved = Arc::new(unmoved);
+        Self { unmoved, ..self }
     }
 
     /// The same, with a listener for every step.
@@ -293,6 +309,13 @@ impl Releases {
 
     fn owner_of(&self, desired: &Desired) -> Owner {
         Owner::new(&desired.namespace, &desired.name, self.parent.as_deref())
+    }
+
+    fn revision_of(&self, record: &Record) -> Revision {
+        Revision {
+            owner: Arc::new(self.owner(&record.release)),
+            number: record.revision(),
+        }
     }
 
     /// Reports to the listener, if any.

@@ -24,16 +24,35 @@ pub(crate) struct Owner {
     pub(crate) parent: Option<(&'static str, String)>,
 }
 
-/// Objects that were found to belong to a release, with their UIDs.
-pub(crate) type Checked = HashMap<ObjectId, String>;
+/// Objects that were found to belong to a release, and what they have to have when they are written.
+pub(crate) type Checked = HashMap<ObjectId, Precondition>;
+
+/// What an object has to have when it is written, so that it is the one that was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Precondition {
+    /// This UID: it was just read.
+    Uid(String),
+    /// This resource version: a watch said so, which may be late.
+    Version(String),
+}
+
+impl Precondition {
+    /// Puts it into an object that is written, in place of another one.
+    pub(super) fn put_into(&self, object: &mut Value) {
+        json::remove_preconditions(object);
+        let (field, value) = match self {
+            Self::Uid(uid) => ("uid", uid),
+            Self::Version(version) => ("resourceVersion", version),
+        };
+        object["metadata"][field] = value.as_str().into();
+    }
+}
 
 /// The UIDs of objects that were checked.
 pub(super) fn checked(found: &[Live]) -> Checked {
     let uid = |live: &Live| {
-        live.object["metadata"]["uid"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        let uid = live.object["metadata"]["uid"].as_str();
+        Precondition::Uid(uid.unwrap_or_default().to_owned())
     };
     found.iter().map(|live| (live.id.clone(), uid(live))).collect()
 }

@@ -10,7 +10,7 @@ use helm::resource_policy::{OnUninstall, RESOURCE_POLICY, is_kept_on_upgrade};
 
 use super::objects::{AT_ONCE, Identity, Target};
 use super::ownership::Owner;
-use super::{Error, Progress, Tell};
+use super::{Error, Progress, Tell, Unmoved};
 use crate::json::{self, Meta};
 
 /// What happened to the objects that had to be removed.
@@ -25,17 +25,20 @@ pub(super) struct Removed {
 
 /// How objects are removed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How {
+pub(super) struct How<'a> {
     pub(super) policy: Policy,
     pub(super) propagation: Propagation,
+    /// Objects of the release according to a watch. Their live policy is not known.
+    pub(super) seen: Option<&'a Unmoved>,
 }
 
-impl How {
+impl How<'_> {
     /// By this policy; what depends on the objects goes after them.
     pub(super) fn of(policy: Policy) -> Self {
         Self {
             policy,
             propagation: Propagation::Background,
+            seen: None,
         }
     }
 }
@@ -77,7 +80,7 @@ pub(super) async fn remove(
     cluster: &Cluster,
     targets: &[Target],
     owner: &Owner,
-    how: How,
+    how: How<'_>,
     tell: &Tell<'_>,
 ) -> Result<Removed, Error> {
     let mut removed = Removed::default();
@@ -124,7 +127,11 @@ async fn remove_one(
     cluster: &Cluster,
     target: &Target,
     owner: &Owner,
-    How { policy, propagation }: How,
+    How {
+        policy,
+        propagation,
+        seen,
+    }: How<'_>,
 ) -> Result<Outcome, cluster::Error> {
     let Some(id) = target.id() else {
         return Ok(Outcome::Ignored);
@@ -134,6 +141,18 @@ async fn remove_one(
             OnUninstall::Delete => {}
             OnUninstall::Keep => return Ok(Outcome::Kept),
             OnUninstall::Ignore => return Ok(Outcome::Ignored),
+        }
+    }
+    let mut is_going = false;
+    if policy == Policy::OfManifest
+        && let Some(version) = seen.and_then(|seen| seen.get(id))
+    {
+        let how = Delete::with(propagation).resource_version(version);
+        match cluster.delete(id, &how).await {
+            Ok(Deleted::Gone) => return Ok(Outcome::Gone),
+            Ok(Deleted::Going) => is_going = true,
+            Err(changed) if changed.is_conflict() => {}
+            Err(error) => return Err(error),
         }
     }
     let live = match cluster.get_metadata(id).await {
@@ -155,6 +174,9 @@ async fn remove_one(
         return Ok(Outcome::Kept);
     }
     let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    if is_going {
+        return Ok(Outcome::Going { uid });
+    }
     match cluster.delete(id, &Delete::with(propagation).uid(&uid)).await? {
         Deleted::Gone => Ok(Outcome::Gone),
         Deleted::Going => Ok(Outcome::Going { uid }),

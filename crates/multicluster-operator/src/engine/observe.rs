@@ -1,6 +1,6 @@
 //! Reads the state of a release: its namespace, its records, the chart, and its objects. Never writes.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::mesh;
 use cluster::{Health, ObjectId};
@@ -343,13 +343,11 @@ async fn look(
     site.owners.note(subject);
     site.watches.follow(&subject.uid, objects.iter());
     memory.looks.keep(&objects);
-    let is_unmoved = |id: &ObjectId| {
-        let unmoved = memory.looks.unmoved(id, &site.watches);
-        unmoved.is_some_and(|looked| !looked.drifted)
-    };
-    let unmoved: HashSet<ObjectId> = objects.iter().filter(|id| is_unmoved(id)).cloned().collect();
+    let releases = releases
+        .clone()
+        .knowing(memory.looks.not_read_again(&site.watches));
     let look = releases
-        .look_but_at(&unmoved, record, &Policy::default())
+        .look(record, &Policy::default())
         .await
         .map_err(Error::Release)?;
     for looked in look.objects {

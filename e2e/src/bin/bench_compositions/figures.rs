@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::profile::ByCause;
+
 /// A number for each program: those of the platform, the API server and etcd.
 pub(crate) type ByProgram = BTreeMap<String, f64>;
 
@@ -69,6 +71,20 @@ pub(crate) struct Rest {
     pub(crate) lasted: Duration,
 }
 
+/// What the API server spent its time on in a phase.
+pub(crate) struct Profiled {
+    pub(crate) phase: String,
+    pub(crate) compositions: usize,
+    pub(crate) times: ByCause,
+}
+
+impl Profiled {
+    /// Milliseconds for each composition.
+    fn each(&self, seconds: f64) -> f64 {
+        seconds * 1000.0 / self.compositions as f64
+    }
+}
+
 /// All that is printed.
 pub(crate) struct Figures {
     pub(crate) count: usize,
@@ -78,6 +94,8 @@ pub(crate) struct Figures {
     pub(crate) rests: Vec<Rest>,
     /// PSS in MiB at these moments: shared pages count once.
     pub(crate) memory: Vec<(&'static str, ByProgram)>,
+    /// What the API server spent its time on in each phase; empty if it was not profiled.
+    pub(crate) profiles: Vec<Profiled>,
 }
 
 impl Figures {
@@ -112,9 +130,31 @@ impl Figures {
             .map(|(when, memory)| ((*when).to_owned(), memory))
             .collect();
         print_by_program("PSS in MiB", &memory);
+        if !self.profiles.is_empty() {
+            println!();
+            self.profile_rows().iter().for_each(|row| println!("{row}"));
+        }
         if let Some(install) = self.phases.first() {
             println!("\n{}", self.summary(install));
         }
+    }
+
+    /// A table of the API server's time for each composition.
+    fn profile_rows(&self) -> Vec<String> {
+        let row = |name: &str, seconds: &dyn Fn(&ByCause) -> f64| {
+            let cells = self.profiles.iter();
+            let cells = cells.map(|profiled| format!("{:.1}", profiled.each(seconds(&profiled.times))));
+            cells_of(std::iter::once(name.to_owned()).chain(cells))
+        };
+        let head = "API server, ms for each composition".to_owned();
+        let phases = self.profiles.iter().map(|profiled| profiled.phase.clone());
+        let mut rows = vec![
+            cells_of(std::iter::once(head).chain(phases)),
+            format!("|{}", "---|".repeat(self.profiles.len() + 1)),
+            row("all", &ByCause::total),
+        ];
+        rows.extend(ByCause::causes().map(|cause| row(cause, &|times| times.seconds(cause))));
+        rows
     }
 
     fn row(&self, phase: &Phase) -> String {
@@ -179,18 +219,22 @@ impl Rest {
 /// Prints a table with a column for each program.
 fn print_by_program(what: &str, rows: &[(String, &ByProgram)]) {
     let programs: BTreeSet<&String> = rows.iter().flat_map(|(_, figures)| figures.keys()).collect();
-    let cells = |texts: Vec<String>| format!("| {} |", texts.join(" | "));
     println!();
     let head = std::iter::once(what.to_owned()).chain(programs.iter().map(|program| (*program).clone()));
-    println!("{}", cells(head.collect()));
+    println!("{}", cells_of(head));
     println!("|{}", "---|".repeat(programs.len() + 1));
     for (name, figures) in rows {
         let row = programs.iter().map(|program| match figures.get(*program) {
             Some(figure) => format!("{figure:.1}"),
             None => String::new(),
         });
-        println!("{}", cells(std::iter::once(name.clone()).chain(row).collect()));
+        println!("{}", cells_of(std::iter::once(name.clone()).chain(row)));
     }
+}
+
+/// A row of a table.
+fn cells_of(texts: impl Iterator<Item = String>) -> String {
+    format!("| {} |", texts.collect::<Vec<_>>().join(" | "))
 }
 
 #[cfg(test)]
@@ -217,6 +261,7 @@ mod tests {
             phases: Vec::new(),
             rests: Vec::new(),
             memory: Vec::new(),
+            profiles: Vec::new(),
         }
     }
 

@@ -3,10 +3,11 @@
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 mod figures;
+mod profile;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,7 +24,8 @@ use local_cluster::audit::{AuditRecord, Mark};
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
-use self::figures::{Bare, ByProgram, Counts, Figures, Phase, Rest, Span};
+use self::figures::{Bare, ByProgram, Counts, Figures, Phase, Profiled, Rest, Span};
+use self::profile::ByCause;
 
 /// Times and counts what many compositions cost.
 #[derive(Debug, Parser)]
@@ -37,7 +39,8 @@ struct Args {
     /// How many releases the bare client makes, if not as many; its times are scaled.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     bare: Option<u32>,
-    /// A folder for profiles of the API server's processor time in each phase, which `go tool pprof` reads.
+    /// A folder for profiles of the API server's processor time in each phase, which `go tool pprof` reads. A table shows
+    /// what the time is spent on.
     #[arg(long)]
     profiles: Option<PathBuf>,
     /// How long requests of the idle platform are counted, in seconds.
@@ -57,7 +60,7 @@ const BARE_KIND: &str = "Bare";
 const BARE_PLURAL: &str = "bares";
 
 /// For how many seconds each profile of the API server lasts.
-const PROFILED: u32 = 20;
+const PROFILED: u32 = 10;
 
 /// As many writes at a time does the bare client make as controllers have workers.
 const WORKERS: &str = "10";
@@ -114,11 +117,7 @@ impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
         self.make_bare_type()?;
-        let mut bare = BTreeMap::new();
-        self.profiled("bare-client", || {
-            bare = self.bare()?;
-            Ok(())
-        })?;
+        let mut bare = self.bare()?;
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
         self.define(&self.push(FIRST.0)?, FIRST)?;
@@ -162,6 +161,7 @@ impl Bench {
             phases,
             rests,
             memory,
+            profiles: self.read_profiles()?,
         };
         figures.print();
         Ok(())
@@ -195,27 +195,38 @@ impl Bench {
         )
     }
 
-    /// Like `span`, with one profile of the API server after the other meanwhile, on request.
+    /// Like `span`, with profiles of the API server meanwhile, on request.
     fn profiled(&self, phase: &str, act: impl FnOnce() -> Result<()>) -> Result<Span> {
+        self.while_profiling(phase, || self.span(phase, act))
+    }
+
+    /// Does something with one profile of the API server after the other meanwhile, on request.
+    fn while_profiling<T>(&self, phase: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(folder) = &self.profiles else {
-            return self.span(phase, act);
+            return act();
         };
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let profiling = scope.spawn(|| self.profile(folder, phase, &is_over));
-            let span = self.span(phase, act);
+            let done = act();
             is_over.store(true, Ordering::Relaxed);
             match profiling.join() {
-                Ok(profiled) => profiled.and(span),
+                Ok(profiled) => profiled.and(done),
                 Err(panicked) => std::panic::resume_unwind(panicked),
             }
         })
     }
 
     fn profile(&self, folder: &Path, phase: &str, is_over: &AtomicBool) -> Result<()> {
+        // Those of an earlier run.
+        for number in 1.. {
+            if fs::remove_file(profile_of(folder, phase, number)).is_err() {
+                break;
+            }
+        }
         let mut numbers = 1..;
         while let (false, Some(number)) = (is_over.load(Ordering::Relaxed), numbers.next()) {
-            let file = folder.join(format!("{phase}-{number}.pprof"));
+            let file = profile_of(folder, phase, number);
             let file = File::create(&file).with_context(|| format!("could not create {}", file.display()))?;
             let path = format!("/debug/pprof/profile?seconds={PROFILED}");
             let mut command = self.site.kubectl(["get", "--raw", &path]);
@@ -223,6 +234,37 @@ impl Bench {
             ensure!(profiled.success(), "the API server could not be profiled");
         }
         Ok(())
+    }
+
+    /// What the API server spent its time on in each phase of the bare client and of the platform.
+    fn read_profiles(&self) -> Result<Vec<Profiled>> {
+        let Some(folder) = &self.profiles else {
+            return Ok(Vec::new());
+        };
+        let phases = PHASES.iter().flat_map(|phase| {
+            [
+                (bare_phase(phase), self.bare_count),
+                ((*phase).to_owned(), self.count),
+            ]
+        });
+        let read = |(phase, compositions): (String, usize)| {
+            let mut times = ByCause::default();
+            for number in 1.. {
+                let file = profile_of(folder, &phase, number);
+                if !file.exists() {
+                    break;
+                }
+                let profile = File::open(&file).map_err(anyhow::Error::from);
+                let added = profile.and_then(|profile| times.add(profile));
+                added.with_context(|| format!("could not read {}", file.display()))?;
+            }
+            Ok(Profiled {
+                phase,
+                compositions,
+                times,
+            })
+        };
+        phases.map(read).collect()
     }
 
     /// Deletes all pods of the platform, and waits until the new ones have handled a change.
@@ -519,23 +561,28 @@ impl Bench {
             BARE_KIND,
         ]);
         command.arg(image::root().join("e2e/charts/bench"));
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
+        let mut lines = said.lines();
+        let mut begin = child.stdin.take().context("no standard input")?;
         let mut phases = BTreeMap::new();
-        let mut before = cpu_of_servers()?;
-        // It says a line when a phase has ended.
-        for line in said.lines() {
-            let line = line?;
-            let now = cpu_of_servers()?;
+        // It begins a phase when it reads a line, and says one when the phase has ended.
+        for phase in PHASES {
+            let before = cpu_of_servers()?;
+            let line = self.while_profiling(&bare_phase(phase), || {
+                writeln!(begin)?;
+                lines.next().context("the bare client ended")?.map_err(Into::into)
+            })?;
             let (name, mut bare) = read_phase(&line).with_context(|| format!("no figures: {line:?}"))?;
-            bare.cpu = since(&before, &now);
-            before = now;
+            ensure!(name == phase, "the bare client did {name} instead of {phase}");
+            bare.cpu = since(&before, &cpu_of_servers()?);
             progress(format_args!(
                 "bare client, {name}: {} writes in {:.2} s",
                 bare.writes, bare.seconds
             ));
             phases.insert(name, bare.scaled(self.bare_count, self.count));
         }
+        drop(begin);
         ensure!(child.wait()?.success(), "the bare client failed");
         let deleting = ["delete", "namespace"].map(str::to_owned);
         self.site.run(self.site.kubectl(deleting.iter().chain(&places)))?;
@@ -551,6 +598,20 @@ impl Bench {
         command.args(arguments);
         self.site.run(command)
     }
+}
+
+/// What is done to compositions by the platform and by the bare client, in this order.
+const PHASES: [&str; 4] = ["install", "change", "bump", "delete"];
+
+/// The name of a phase of the bare client.
+fn bare_phase(phase: &str) -> String {
+    format!("{phase}, bare client")
+}
+
+/// The file of a profile of a phase.
+fn profile_of(folder: &Path, phase: &str, number: u32) -> PathBuf {
+    let phase = phase.replace(", ", "-").replace(' ', "-");
+    folder.join(format!("{phase}-{number}.pprof"))
 }
 
 /// Whether something holds for a composition, given the type of an event and the object.

@@ -3,7 +3,7 @@
 //! The comparison is with what the server made of our apply, not with the manifest: so `stringData`, `0.5` versus
 //! `500m`, defaults and changes by webhooks are no drift. Right after an apply, this is the server's answer; after a
 //! restart, one dry run per object finds it out. Only a fingerprint is kept, so that an object nobody touched costs
-//! one read.
+//! one read, or none if the caller's watches say that it has not changed ([`Releases::knowing`]).
 
 mod drifted;
 mod policy;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use drifted::{DriftedObject, DriftedPath};
 pub use policy::{InvalidPolicy, Mode, Policy};
-pub(super) use settled::Settled;
+pub(super) use settled::{Revision, Settled};
 
 use super::apply::{self, Force, put_as_is};
 use super::managers::{counted, is_bookkeeping, is_hand, is_label_of_namespace};
@@ -28,7 +28,7 @@ use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Releases};
 use crate::records::{MANAGER, Record};
-use settled::{CachedDrift, fingerprint};
+use settled::{CachedDrift, fingerprint, version};
 
 /// The objects of a release, as found in the cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,13 +50,6 @@ pub struct Looked {
     pub live: Option<Value>,
 }
 
-/// What objects are compared with.
-struct Wanted {
-    owner: Owner,
-    /// The deployed revision.
-    revision: i64,
-}
-
 impl Releases {
     /// The differences between the objects of a deployed revision and what was applied.
     ///
@@ -68,37 +61,21 @@ impl Releases {
 
     /// Looks at each object of a deployed revision: whether it is healthy, and whether it has drifted. Costs one read
     /// for an object that nobody touched, and an additional dry run for others and for those that are seen for the
-    /// first time.
+    /// first time. Objects that are known not to have changed ([`Releases::knowing`]) are not read and not returned:
+    /// their known drift is repeated.
     ///
     /// # Errors
     /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`].
     pub async fn look(&self, record: &Record, policy: &Policy) -> Result<Look, Error> {
-        self.look_but_at(&HashSet::new(), record, policy).await
-    }
-
-    /// The same, but objects that have not changed since they were looked at are not read: their known drift is
-    /// repeated.
-    ///
-    /// # Errors
-    /// Those of [`Releases::look`].
-    pub async fn look_but_at(
-        &self,
-        unmoved: &HashSet<ObjectId>,
-        record: &Record,
-        policy: &Policy,
-    ) -> Result<Look, Error> {
-        let wanted = Wanted {
-            owner: self.owner(&record.release),
-            revision: record.revision(),
-        };
+        let deployed = self.revision_of(record);
         let targets = self.targets_of(record).await?;
         let (known, unknown): (Vec<_>, Vec<_>) = targets
             .iter()
             .filter_map(|target| Some((target, target.id()?)))
-            .partition(|(_, id)| unmoved.contains(id) && self.settled.get(id).is_some());
+            .partition(|(_, id)| self.known_drift(id).is_some());
         let looks: Vec<_> = unknown
             .into_iter()
-            .map(|(target, id)| self.look_at(target, id, &wanted, policy).boxed())
+            .map(|(target, id)| self.look_at(target, id, &deployed, policy).boxed())
             .collect();
         let found: Vec<_> = stream::iter(looks)
             .buffered(AT_ONCE)
@@ -111,18 +88,23 @@ impl Releases {
             look.drifted.extend(drifted);
         }
         for (_, id) in known {
-            let paths = self.settled.get(id).map(|cached| cached.drifted);
-            look.drifted
-                .extend(restricted(id, paths.unwrap_or_default(), policy));
+            let paths = self.known_drift(id).unwrap_or_default();
+            look.drifted.extend(restricted(id, paths, policy));
         }
         Ok(look)
+    }
+
+    /// What has drifted in an object that has not changed since it was last compared.
+    fn known_drift(&self, id: &ObjectId) -> Option<Vec<DriftedPath>> {
+        let cached = self.settled.get_at(id, self.unmoved.get(id)?)?;
+        Some(cached.drifted)
     }
 
     async fn look_at(
         &self,
         target: &Target,
         id: &ObjectId,
-        wanted: &Wanted,
+        deployed: &Revision,
         policy: &Policy,
     ) -> Result<(Looked, Option<DriftedObject>), cluster::Error> {
         let looked = |health, live| Looked {
@@ -145,7 +127,7 @@ impl Releases {
         let health = health(&live);
         let mut paths = Vec::new();
         if !matches!(health, Health::Terminating { .. }) {
-            paths = self.compare(target, id, wanted, &live).await?;
+            paths = self.compare(target, id, deployed, &live).await?;
         }
         let drifted = restricted(id, paths, policy);
         Ok((looked(health, Some(live)), drifted))
@@ -155,21 +137,22 @@ impl Releases {
         &self,
         target: &Target,
         id: &ObjectId,
-        Wanted { owner, revision }: &Wanted,
+        deployed: &Revision,
         live: &Value,
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
         if let Some(cached) = self.settled.get(id).filter(|cached| cached.print == print) {
+            self.settled.move_to(id, version(live));
             return Ok(cached.drifted);
         }
         let mut wanted = target.manifest.clone();
-        owner.claim(&mut wanted);
+        deployed.owner.claim(&mut wanted);
         let how = Apply::by(MANAGER).force().dry_run();
         let mut as_applied = None;
         let drifted = match self.cluster.apply(id, &wanted, &how).await {
             Ok(applied) => {
                 if fingerprint(&applied.object) == print {
-                    as_applied = Some(*revision);
+                    as_applied = Some(deployed.clone());
                 }
                 differences(id, &applied.object, live)
             }
@@ -190,6 +173,7 @@ impl Releases {
         };
         let cached = CachedDrift {
             print,
+            version: version(live).into(),
             drifted: drifted.clone(),
             as_applied,
         };
@@ -223,7 +207,7 @@ impl Releases {
             tracing::info!(object = %id, "corrected: {drifted}");
             corrected.push(live);
         }
-        self.settled.note(record, &corrected);
+        self.settled.note(&self.revision_of(record), &corrected);
         Ok(corrected)
     }
 

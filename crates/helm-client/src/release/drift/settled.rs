@@ -3,26 +3,36 @@
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::ObjectId;
 use cluster::fields;
 use serde_json::Value;
 
 use super::drifted::DriftedPath;
-use crate::records::{MANAGER, Record};
+use crate::records::MANAGER;
 use crate::release::Live;
 use crate::release::managers::{counted, is_hand};
+use crate::release::ownership::Owner;
 
 /// What had drifted in an object as last seen.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CachedDrift {
     /// Fingerprint of the compared fields.
     pub(super) print: u64,
+    /// The resource version at which the object had it.
+    pub(super) version: Box<str>,
     /// What had drifted in it.
     pub(super) drifted: Vec<DriftedPath>,
     /// The revision whose apply left it like that, or would change nothing.
-    pub(super) as_applied: Option<i64>,
+    pub(super) as_applied: Option<Revision>,
+}
+
+/// A revision of a release. Objects can pass from one release to another, so a number alone is not enough.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::release) struct Revision {
+    pub(in crate::release) owner: Arc<Owner>,
+    pub(in crate::release) number: i64,
 }
 
 /// Objects as last seen; a few bytes for each.
@@ -33,36 +43,61 @@ pub(crate) struct Settled {
 
 impl Settled {
     /// Notes the server's answer to an apply.
-    pub(crate) fn note(&self, record: &Record, objects: &[Live]) {
-        tracing::trace!(release = %record.release.name, objects = objects.len(), "settled");
+    pub(in crate::release) fn note(&self, revision: &Revision, objects: &[Live]) {
+        tracing::trace!(release = %revision.owner.name, objects = objects.len(), "settled");
         let mut cache = self.lock();
         for live in objects {
-            let drifted = Vec::new();
-            let print = fingerprint(&live.object);
-            let as_applied = Some(record.revision());
             let cached = CachedDrift {
-                print,
-                drifted,
-                as_applied,
+                print: fingerprint(&live.object),
+                version: version(&live.object).into(),
+                drifted: Vec::new(),
+                as_applied: Some(revision.clone()),
             };
             cache.insert(live.id.clone(), cached);
         }
     }
 
+    /// Notes that the apply of this revision would not change these objects, as that of an earlier one would not have.
+    pub(in crate::release) fn note_unchanged<'a>(
+        &self,
+        revision: &Revision,
+        objects: impl Iterator<Item = &'a ObjectId>,
+    ) {
+        let mut cache = self.lock();
+        for id in objects {
+            if let Some(cached) = cache.get_mut(id) {
+                cached.as_applied = Some(revision.clone());
+            }
+        }
+    }
+
     /// True if it is known what the apply of a revision makes of an object.
-    pub(in crate::release) fn knows(&self, revision: i64, id: &ObjectId) -> bool {
+    pub(in crate::release) fn knows(&self, revision: &Revision, id: &ObjectId) -> bool {
         let cache = self.lock();
-        cache
-            .get(id)
-            .is_some_and(|cached| cached.as_applied == Some(revision))
+        cache.get(id).is_some_and(|cached| cached.is_of(revision))
     }
 
     /// True if applying the object of this revision again would not change it.
-    pub(in crate::release) fn is_as_applied(&self, revision: i64, live: &Live) -> bool {
+    pub(in crate::release) fn is_as_applied(&self, revision: &Revision, live: &Live) -> bool {
         let print = fingerprint(&live.object);
         let cache = self.lock();
         let cached = cache.get(&live.id);
-        cached.is_some_and(|cached| cached.as_applied == Some(revision) && cached.print == print)
+        cached.is_some_and(|cached| cached.is_of(revision) && cached.print == print)
+    }
+
+    /// The same without reading the object, if it still has this resource version.
+    pub(in crate::release) fn is_as_applied_at(&self, revision: &Revision, id: &ObjectId, version: &str) -> bool {
+        let cache = self.lock();
+        let cached = cache.get(id);
+        cached.is_some_and(|cached| cached.is_of(revision) && *cached.version == *version)
+    }
+
+    /// True if some revision of this release left the object as it is at this resource version.
+    pub(in crate::release) fn is_of_release_at(&self, owner: &Owner, id: &ObjectId, version: &str) -> bool {
+        let cache = self.lock();
+        let cached = cache.get(id).filter(|cached| *cached.version == *version);
+        let revision = cached.and_then(|cached| cached.as_applied.as_ref());
+        revision.is_some_and(|revision| *revision.owner == *owner)
     }
 
     /// Forgets objects that no longer exist.
@@ -77,13 +112,36 @@ impl Settled {
         self.lock().get(id).cloned()
     }
 
+    /// What is known about the object at this resource version.
+    pub(super) fn get_at(&self, id: &ObjectId, version: &str) -> Option<CachedDrift> {
+        self.get(id).filter(|cached| *cached.version == *version)
+    }
+
     pub(super) fn set(&self, id: &ObjectId, drift: CachedDrift) {
         self.lock().insert(id.clone(), drift);
+    }
+
+    /// Notes that the object has another resource version, and the same fingerprint.
+    pub(super) fn move_to(&self, id: &ObjectId, version: &str) {
+        if let Some(cached) = self.lock().get_mut(id) {
+            cached.version = version.into();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, CachedDrift>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl CachedDrift {
+    fn is_of(&self, revision: &Revision) -> bool {
+        self.as_applied.as_ref() == Some(revision)
+    }
+}
+
+/// The resource version of an object.
+pub(super) fn version(object: &Value) -> &str {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
 }
 
 /// Hash of the fields that we applied or somebody set by hand, and their values. Any other manager that takes a field

@@ -328,7 +328,7 @@ async fn an_object_that_an_apply_would_not_change_is_not_written() {
             object: sized("1", "one"),
         };
         let record = authentic(applied_in, Status::Deployed, desired);
-        releases.settled.note(&record, &[applied]);
+        releases.settled.note(&releases.revision_of(&record), &[applied]);
         let upgraded = releases.upgrade(desired, &observed(current.clone())).await;
         script.finish();
         upgraded.unwrap()
@@ -372,6 +372,89 @@ async fn an_object_that_an_apply_would_not_change_is_not_written() {
         .get(JOB, job("Complete"))
         .on(Method::DELETE, JOB, |_| {}, 200, gone());
     upgrade(ends(both(script)), &hooked, 1).await;
+}
+
+/// Releases whose revision 1 applied two ConfigMaps, `a` and `b`, which have had the resource version 5 since then,
+/// according to a watch.
+fn watching(script: &Script, owner: &str) -> Releases {
+    let id = |name| ObjectId::of::<ConfigMap>(Some("shop"), name).unwrap();
+    let releases = releases(script);
+    let applied = ["a", "b"].map(|name| {
+        let mut object = live(name, "42");
+        object["metadata"]["resourceVersion"] = json!("5");
+        Live { id: id(name), object }
+    });
+    let wanted = desired(&[("ConfigMap", "a"), ("ConfigMap", "b")]);
+    let mut revision = releases.revision_of(&authentic(1, Status::Deployed, &wanted));
+    Arc::make_mut(&mut revision.owner).parent = Some((LABEL, owner.to_owned()));
+    releases.settled.note(&revision, &applied);
+    releases.knowing(["a", "b"].map(|name| (id(name), "5".to_owned())).into())
+}
+
+#[tokio::test]
+async fn an_object_that_a_watch_knows_is_not_read_before_an_upgrade() {
+    let wanted = |size: &str| Desired {
+        manifest: manifest(&[("ConfigMap", "a")]).replace("\"1\"", size) + &manifest(&[("ConfigMap", "b")]),
+        ..desired(&[])
+    };
+    let current = authentic(1, Status::Deployed, &wanted("1"));
+    let upgrade = async |script: Script, owner: &str| {
+        let releases = watching(&script, owner);
+        let upgraded = releases.upgrade(&wanted("2"), &observed(current.clone())).await;
+        script.finish();
+        (releases, upgraded.unwrap())
+    };
+    let is_at = |version: &'static str| {
+        move |sent: &Value| {
+            assert_eq!(sent["metadata"]["resourceVersion"], version);
+            assert_eq!(sent["metadata"].get("uid"), None);
+        }
+    };
+    let ends = |script: Script| script.signs_record(1, "superseded").signs_record(2, "deployed");
+
+    let known = Script::new("neither is read, and one is written")
+        .signs_record(2, "pending-upgrade")
+        .on(Method::PATCH, &map("a"), is_at("5"), 200, live("a", "42"));
+    let (releases, upgraded) = upgrade(ends(known), "42").await;
+    let objects: Vec<_> = upgraded.objects.iter().map(|live| live.id.name()).collect();
+    assert_eq!(objects, ["a"]);
+    let b = ObjectId::of::<ConfigMap>(Some("shop"), "b").unwrap();
+    let revision = releases.revision_of(&upgraded.record);
+    assert!(releases.settled.is_as_applied_at(&revision, &b, "5"));
+
+    let late = Script::new("the watch is late")
+        .signs_record(2, "pending-upgrade")
+        .refuse(Method::PATCH, &map("a"), 409, "Conflict", "the object has been modified")
+        .get(&map("a"), live("a", "42"))
+        .applies_checked("a");
+    upgrade(ends(late), "42").await;
+
+    let others = Script::new("a revision of the same number, of another release, left them like that")
+        .get(&map("a"), live("a", "42"))
+        .get(&map("b"), live("b", "42"))
+        .signs_record(2, "pending-upgrade")
+        .applies_checked("a")
+        .applies_checked("b");
+    upgrade(ends(others), "43").await;
+}
+
+#[tokio::test]
+async fn an_object_that_a_watch_knows_is_not_read_before_an_uninstall() {
+    let wanted = desired(&[("ConfigMap", "a"), ("ConfigMap", "b")]);
+    let current = authentic(1, Status::Deployed, &wanted);
+    let by_version = |sent: &Value| assert_eq!(sent["preconditions"], json!({"resourceVersion": "5"}));
+    let by_uid = |sent: &Value| assert_eq!(sent["preconditions"], json!({"uid": "uid-b"}));
+    let gone = || json!({"kind": "Status", "status": "Success"});
+    let script = Script::new("the watch is late about one of them")
+        .signs_record(1, "uninstalling")
+        .on(Method::DELETE, &map("a"), by_version, 200, gone())
+        .refuse(Method::DELETE, &map("b"), 409, "Conflict", "the object has been modified")
+        .get(&map("b"), live("b", "42"))
+        .on(Method::DELETE, &map("b"), by_uid, 200, gone())
+        .on(Method::DELETE, &record(1), |_| {}, 200, gone());
+    let uninstalled = watching(&script, "42").uninstall(&observed(current)).await;
+    assert_eq!(uninstalled.unwrap().kept, []);
+    script.finish();
 }
 
 #[tokio::test]

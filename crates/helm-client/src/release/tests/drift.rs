@@ -67,6 +67,7 @@ async fn what_was_just_applied_needs_no_dry_run() {
         .writes_record(1, "pending-install")
         .on(Method::PATCH, &map("a"), |_| {}, 201, live(&json!({"size": "1"})))
         .writes_record(1, "deployed")
+        .get(&map("a"), live(&json!({"size": "1"})))
         .get(&map("a"), live(&json!({"size": "1"})));
     let releases = releases(&script);
     let installed = releases
@@ -79,13 +80,17 @@ async fn what_was_just_applied_needs_no_dry_run() {
         .unwrap();
     assert!(look.drifted.is_empty());
     assert_eq!(look.objects.len(), 1);
-    // Objects known not to have changed are not even read.
-    let unmoved = look.objects.into_iter().map(|looked| looked.id).collect();
-    let look = releases
-        .look_but_at(&unmoved, &installed.record, &Policy::default())
-        .await
-        .unwrap();
-    assert!(look.drifted.is_empty() && look.objects.is_empty());
+    // Objects known not to have changed since then are not even read.
+    let seen_at = |version: &str| {
+        let ids = look.objects.iter().map(|looked| looked.id.clone());
+        ids.map(|id| (id, version.to_owned())).collect()
+    };
+    for (version, read) in [("5", 0), ("6", 1)] {
+        let unmoved = releases.clone().knowing(seen_at(version));
+        let look = unmoved.look(&installed.record, &Policy::default()).await.unwrap();
+        assert!(look.drifted.is_empty());
+        assert_eq!(look.objects.len(), read, "at {version}");
+    }
     script.finish();
 }
 
