@@ -461,15 +461,18 @@ impl Pass<'_> {
         let (Some(target), Some(records)) = (&self.observed.target, &self.observed.records) else {
             return Ok(None);
         };
-        let deployed = self.releases().install_or_upgrade(&target.desired, records).await?;
+        let deployed = self
+            .releases()
+            .install_or_upgrade(&target.desired, records)
+            .await?;
         self.remember(deployed);
         Ok(Some(Change::Upgraded))
     }
 
     /// The releases, with what the watches say about the objects of this one.
     fn releases(&self) -> Releases {
-        let seen = self.memory.objects.seen_by(&self.ctx.watches);
-        self.observed.releases.clone().knowing(seen)
+        let unchanged = self.memory.objects.unchanged_by_watch(&self.ctx.watches);
+        self.observed.releases.clone().with_unchanged(unchanged)
     }
 
     /// Remembers what the API server answered to our writes, so that it need not be read again.

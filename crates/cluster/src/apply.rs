@@ -48,7 +48,7 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// The answer is the metadata of the object alone, which costs the server less for a large one.
+    /// The answer contains only the metadata of the object: for a large one, that costs the server less.
     pub fn metadata_only(self) -> Self {
         Self {
             metadata_only: true,

@@ -97,12 +97,15 @@ impl<'a> Delete<'a> {
 }
 
 /// The outcome of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deleted {
     /// The object does not exist: it never did, it was removed at once, or its name belongs to another object.
     Gone,
     /// The object is being deleted: finalizers, dependents or a grace period keep it for now.
-    Going,
+    Going {
+        /// Its UID.
+        uid: String,
+    },
 }
 
 impl Cluster {
@@ -117,7 +120,10 @@ impl Cluster {
             .metadata_suffices();
         match self.about(id, Attempt::Delete, call).await {
             // The server answers with the object while it still exists, and with a status once it is gone.
-            Ok((_, answer)) if answer["metadata"]["deletionTimestamp"].is_string() => Ok(Deleted::Going),
+            Ok((_, answer)) if answer["metadata"]["deletionTimestamp"].is_string() => {
+                let uid = answer["metadata"]["uid"].as_str().unwrap_or_default();
+                Ok(Deleted::Going { uid: uid.to_owned() })
+            }
             Ok(_) => Ok(Deleted::Gone),
             Err(error) if error.is_not_found() => Ok(Deleted::Gone),
             Err(error) if error.is_conflict() && self.is_succeeded(id, how.uid).await? => Ok(Deleted::Gone),
@@ -139,7 +145,7 @@ impl Cluster {
     ) -> Result<(), Error> {
         match self.delete(id, how).await? {
             Deleted::Gone => Ok(()),
-            Deleted::Going => match how.uid {
+            Deleted::Going { .. } => match how.uid {
                 Some(uid) => {
                     self.wait_until(id, Goal::GoneOf(uid.to_owned()), timeout, progress)
                         .await
@@ -162,7 +168,7 @@ impl Cluster {
         timeout: Duration,
     ) -> Result<(), Error> {
         let begun = tokio::time::Instant::now();
-        while self.delete(id, how).await? == Deleted::Going {
+        while matches!(self.delete(id, how).await?, Deleted::Going { .. }) {
             if begun.elapsed() > timeout {
                 return Err(Error::Wait {
                     object: Box::new(id.clone()),

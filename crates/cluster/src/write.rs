@@ -72,31 +72,25 @@ impl Cluster {
     ///
     /// [`Error::Request`].
     pub async fn merge(&self, id: &ObjectId, patch: &Value, manager: &str) -> Result<Value, Error> {
-        let call = Call::new(Method::PATCH, id.path())
-            .query("fieldManager", manager)
-            .body(MERGE_PATCH, patch)
-            .metadata_suffices();
+        let call = merging(id, patch, manager);
         self.about(id, Attempt::Patch, call)
             .await
             .map(|(_, patched)| patched)
     }
 
-    /// The same, with the metadata of the object alone as the answer, which costs the server less for a large one.
+    /// Merges fields into an object like [`Cluster::merge`], and returns only its metadata: for a large object, that
+    /// costs the server less.
     ///
     /// # Errors
     ///
     /// [`Error::Request`].
-    pub async fn merge_for_metadata(
+    pub async fn merge_returning_metadata(
         &self,
         id: &ObjectId,
         patch: &Value,
         manager: &str,
     ) -> Result<Value, Error> {
-        let call = Call::new(Method::PATCH, id.path())
-            .query("fieldManager", manager)
-            .body(MERGE_PATCH, patch)
-            .accept(METADATA_ONLY)
-            .metadata_suffices();
+        let call = merging(id, patch, manager).accept(METADATA_ONLY);
         self.about(id, Attempt::Patch, call)
             .await
             .map(|(_, patched)| patched)
@@ -151,6 +145,13 @@ impl Cluster {
             .await
             .map(|(_, patched)| patched)
     }
+}
+
+fn merging(id: &ObjectId, patch: &Value, manager: &str) -> Call {
+    Call::new(Method::PATCH, id.path())
+        .query("fieldManager", manager)
+        .body(MERGE_PATCH, patch)
+        .metadata_suffices()
 }
 
 fn creation(resource: &ResourceId, namespace: Option<&str>, object: &Value, manager: &str) -> Call {

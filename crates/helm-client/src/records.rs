@@ -996,7 +996,7 @@ impl Records {
         let revision = record.revision();
         let patched = self
             .cluster
-            .merge_for_metadata(&self.id(revision, "update")?, patch, MANAGER)
+            .merge_returning_metadata(&self.id(revision, "update")?, patch, MANAGER)
             .await;
         let patched = patched.map_err(|source| self.access("update", revision, source))?;
         let version = patched["metadata"]["resourceVersion"]

@@ -49,22 +49,23 @@ impl Looks {
         is_current.then_some(looked)
     }
 
-    /// The resource versions of those that have not changed since, according to a watch. Secrets are not watched.
-    pub fn seen_by<K: Hash + Eq + Clone + Send + Sync + 'static>(
+    /// The resource versions of those that have not changed since, according to a watch ([`Watches::confirms`]).
+    /// Secrets are not watched.
+    pub fn unchanged_by_watch<K: Hash + Eq + Clone + Send + Sync + 'static>(
         &self,
         watches: &Watches<K>,
     ) -> HashMap<ObjectId, String> {
-        let current = self
+        let confirmed = self
             .0
             .iter()
-            .filter(|(id, looked)| looked.is_current(&watches.sight(id)));
-        current
+            .filter(|(id, looked)| watches.confirms(id, &looked.version));
+        confirmed
             .map(|(id, looked)| (id.clone(), looked.version.clone()))
             .collect()
     }
 
-    /// The resource versions of those that are not read again: they have not changed since, and had not drifted.
-    pub fn not_read_again<K: Hash + Eq + Clone + Send + Sync + 'static>(
+    /// The resource versions of those that have not changed since ([`Looks::unmoved`]), and had not drifted.
+    pub fn unchanged_and_not_drifted<K: Hash + Eq + Clone + Send + Sync + 'static>(
         &self,
         watches: &Watches<K>,
     ) -> HashMap<ObjectId, String> {
@@ -151,17 +152,6 @@ mod tests {
             drifted: false,
             at: Instant::now().checked_sub(ago).unwrap(),
         }
-    }
-
-    #[tokio::test]
-    async fn what_is_not_watched_was_not_seen_by_a_watch() {
-        use k8s_openapi::api::core::v1::Secret;
-        let script = cluster::scripted::Script::new("nothing");
-        let watches: Watches<String> = Watches::new(script.cluster(), "owner".to_owned(), |_| None, |_| {});
-        let id = ObjectId::of::<Secret>(Some("shop"), "web").unwrap();
-        let looks = Looks([(id.clone(), looked(Duration::ZERO))].into());
-        assert!(looks.seen_by(&watches).is_empty());
-        assert_eq!(looks.not_read_again(&watches), [(id, "10".to_owned())].into());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use cluster::{Cluster, Item, ObjectId, ResourceId};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -52,6 +53,10 @@ struct Reading<K> {
 /// The most objects of one kind and namespace that are remembered; further ones are `Sight::Unknown`.
 const MOST_OBJECTS: usize = 50_000;
 
+/// For how long a failure of a watch counts: longer than the longest pause before it is started again, so that one that
+/// fails each time is not believed in between.
+const FAILED_LATELY: Duration = Duration::from_mins(1);
+
 /// Page size of lists: only metadata is listed, but labels and annotations have no size limit.
 const PAGE: u32 = 50;
 
@@ -80,6 +85,8 @@ struct WatchState<K> {
     listing: HashMap<Name, CachedObject<K>>,
     /// The resource version of the last event since the list; `None` before the first.
     last_event: Option<String>,
+    /// When the watch last failed.
+    failed: Option<Instant>,
 }
 
 impl<K> Default for WatchState<K> {
@@ -91,6 +98,7 @@ impl<K> Default for WatchState<K> {
             objects: HashMap::new(),
             listing: HashMap::new(),
             last_event: None,
+            failed: None,
         }
     }
 }
@@ -180,6 +188,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
         }
     }
 
+    /// True if the object has this resource version according to a watch that has not failed lately.
+    pub fn confirms(&self, id: &ObjectId, version: &str) -> bool {
+        let scopes = self.lock();
+        let Some(watch) = scopes.get(&Scope::of(id)) else {
+            return false;
+        };
+        let state = lock(&watch.state);
+        let has_failed = state
+            .failed
+            .is_some_and(|failed| failed.elapsed() < FAILED_LATELY);
+        let cached = state.objects.get(id.name());
+        !has_failed && !version.is_empty() && cached.is_some_and(|cached| cached.version == version)
+    }
+
     fn begin(&self, scope: &Scope) -> Watch<K> {
         let state = Arc::new(Mutex::new(WatchState::default()));
         let ends = CancellationToken::new();
@@ -193,7 +215,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
         .default_backoff();
         let (theirs, reading, scope, until) =
             (state.clone(), self.reading.clone(), scope.clone(), ends.clone());
-        let failed = reading.failed.clone();
+        let (failed, failing) = (reading.failed.clone(), state.clone());
         tokio::spawn(async move {
             let events = events
                 .inspect_err(|error| {
@@ -202,6 +224,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
                         error = error as &dyn std::error::Error,
                         "watch of objects"
                     );
+                    lock(&failing).failed = Some(Instant::now());
                     failed();
                 })
                 .filter_map(|event| async { event.ok() })
@@ -358,6 +381,29 @@ mod tests {
         watches.leave(&"one".to_owned());
         watches.follow(&"other".to_owned(), [id("b"), id("c")].iter());
         assert!(!is_watched("a") && is_watched("b") && is_watched("c"));
+    }
+
+    #[tokio::test]
+    async fn a_watch_confirms_the_version_that_it_has_seen_unless_it_fails() {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        let script = cluster::scripted::Script::new("nothing");
+        let watches = Watches::new(script.cluster(), "owner".to_owned(), owner, |_| {});
+        let id = ObjectId::of::<ConfigMap>(Some("team"), "web").unwrap();
+        assert!(!watches.confirms(&id, "1"), "it is not watched");
+        watches.follow(&"team/shop".to_owned(), std::iter::once(&id));
+        let state = watches.lock()[&Scope::of(&id)].state.clone();
+        assert!(!watches.confirms(&id, "1"), "it is not listed yet");
+        for event in [Event::Init, Event::InitApply(object("1")), Event::InitDone] {
+            lock(&state).take(event, owner);
+        }
+        lock(&state).failed = None;
+        assert!(watches.confirms(&id, "1"));
+        assert!(!watches.confirms(&id, "2"));
+        let now = Instant::now();
+        for (failed, is_believed) in [(now, false), (now.checked_sub(FAILED_LATELY).unwrap(), true)] {
+            lock(&state).failed = Some(failed);
+            assert_eq!(watches.confirms(&id, "1"), is_believed);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use cluster::{Cluster, ObjectId};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use helm::release::Status;
@@ -42,7 +42,8 @@ pub(crate) async fn run(args: &Bare) -> Result<()> {
             };
             all.push(composition.writes(phase).await?);
         }
-        std::io::stdin().read_line(&mut String::new())?;
+        let read = std::io::stdin().read_line(&mut String::new())?;
+        ensure!(read > 0, "standard input ended before {}", phase.name());
         let begun = Instant::now();
         let writes: Vec<usize> = stream::iter(&all)
             .map(|writes| bare::send(writes, &cluster))

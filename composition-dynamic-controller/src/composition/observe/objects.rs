@@ -34,7 +34,9 @@ pub(super) async fn look(
     };
     let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
     looks.keep(&objects);
-    let releases = releases.clone().knowing(looks.not_read_again(watches));
+    let releases = releases
+        .clone()
+        .with_unchanged(looks.unchanged_and_not_drifted(watches));
     let look = releases.look(record, &policy).await.map_err(Error::Release)?;
     let mut missing = BTreeMap::new();
     for looked in look.objects {

@@ -55,8 +55,8 @@ impl Action {
         }
     }
 
-    /// What Helm says that it cannot do with an object of another owner.
-    pub(super) fn word_of_ownership(self) -> &'static str {
+    /// The action as Helm's error for an object of another owner names it.
+    pub(super) fn in_ownership_error(self) -> &'static str {
         match self {
             Self::Install => "install",
             Self::Upgrade | Self::Rollback | Self::Uninstall => "update",

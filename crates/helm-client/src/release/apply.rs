@@ -90,6 +90,21 @@ pub(super) async fn find(
     owner: &Owner,
     action: &'static str,
 ) -> Result<Vec<Live>, Error> {
+    let found = look_for(cluster, targets, is_whole).await?;
+    for live in &found {
+        owner
+            .check(&live.object)
+            .map_err(|reason| not_ours(&live.id, action, reason))?;
+    }
+    Ok(found)
+}
+
+/// Finds the objects that exist, whoever they belong to.
+pub(super) async fn look_for(
+    cluster: &Cluster,
+    targets: impl Iterator<Item = &Target>,
+    is_whole: impl Fn(&ObjectId) -> bool,
+) -> Result<Vec<Live>, Error> {
     let look = |target: &Target| {
         let id = target.id()?.clone();
         let whole = is_whole(&id);
@@ -104,16 +119,9 @@ pub(super) async fn find(
         Some(look.boxed())
     };
     let looks: Vec<_> = targets.filter_map(look).collect();
-    let mut looks = stream::iter(looks).buffered(AT_ONCE);
-    let mut found = Vec::new();
-    while let Some(live) = looks.try_next().await.map_err(Error::objects("look for"))? {
-        let Some(live) = live else { continue };
-        owner
-            .check(&live.object)
-            .map_err(|reason| not_ours(&live.id, action, reason))?;
-        found.push(live);
-    }
-    Ok(found)
+    let looks = stream::iter(looks).buffered(AT_ONCE);
+    let found: Vec<Option<Live>> = looks.try_collect().await.map_err(Error::objects("look for"))?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// The error, in Helm's words, for an object that does not belong to the release.
@@ -205,12 +213,6 @@ enum Put {
     Written { live: Live, created: bool },
 }
 
-impl From<(Live, bool)> for Put {
-    fn from((live, created): (Live, bool)) -> Self {
-        Self::Written { live, created }
-    }
-}
-
 async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<Put, Error> {
     let mut object = target.manifest.clone();
     how.owner.claim(&mut object);
@@ -222,35 +224,44 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<Pu
         // manager.
         let made = make(cluster, id, &object).await;
         if let Some(made) = made.map_err(Error::objects("write"))? {
-            return Ok(Put::from((made, true)));
+            return Ok(Put::Written {
+                live: made,
+                created: true,
+            });
         }
         let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
         checked = found.get(id).map(|found| (id, found.clone()));
     }
     let Some((id, precondition)) = checked else {
         let put = put_as_is(cluster, target, &object, how.force).await;
-        return put.map(Put::from).map_err(Error::objects("write"));
+        let (live, created) = put.map_err(Error::objects("write"))?;
+        return Ok(Put::Written { live, created });
     };
     precondition.put_into(&mut object);
     let put = match put_as_is(cluster, target, &object, how.force).await {
-        // In some charts, a hook removes an object that cannot be changed. And a watch may be late.
-        Err(refused) if is_of_another(&refused) => {
+        // A hook of the chart may have replaced the object, or the watch has not reported a change yet.
+        Err(refused) if fails_precondition(&refused) => {
             let again = [target.clone()];
             let live = check_ownership(cluster, again.iter(), how.owner, "update").await?;
-            match live.get(id) {
-                Some(precondition) => precondition.put_into(&mut object),
-                None => json::remove_preconditions(&mut object),
+            if let Some(precondition) = live.get(id) {
+                precondition.put_into(&mut object);
+                put_as_is(cluster, target, &object, how.force).await
+            } else {
+                json::remove_preconditions(&mut object);
+                let made = make(cluster, id, &object).await;
+                // If somebody has created one since, the next attempt checks whose it is.
+                made.and_then(|made| made.map(|made| (made, true)).ok_or(refused))
             }
-            put_as_is(cluster, target, &object, how.force).await
         }
         settled => settled,
     };
-    put.map(Put::from).map_err(Error::objects("write"))
+    let (live, created) = put.map_err(Error::objects("write"))?;
+    Ok(Put::Written { live, created })
 }
 
 /// True when the server refused the apply because the object that was checked is gone or has changed, or another one
 /// has its name.
-fn is_of_another(refused: &cluster::Error) -> bool {
+fn fails_precondition(refused: &cluster::Error) -> bool {
     let causes = refused.causes();
     let names_uid = || causes.iter().any(|cause| cause.field == "metadata.uid");
     refused.is_conflict() && causes.is_empty() || refused.is_invalid() && names_uid()

@@ -4,7 +4,6 @@
 //! record is derived from that record and from earlier ones.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::ObjectId;
@@ -40,10 +39,13 @@ pub(super) struct ChangeSpec<'a> {
     pub(super) take_ownership: bool,
 }
 
-/// What is known about the wanted objects before anything is written.
+/// What was found out about the wanted objects before anything is written.
 #[derive(Default)]
-struct Before {
-    existing: Option<Vec<String>>,
+pub(super) struct Checks {
+    /// The API paths of new objects that existed before; `None` when that was not checked.
+    pub(super) existing: Option<Vec<String>>,
+    /// The objects that existed before and belong to the release; for a release that belongs to no object, only the
+    /// new ones among them, as with Helm.
     checked: Checked,
     untouched: Untouched,
 }
@@ -56,12 +58,7 @@ pub(super) struct Plan {
     deployed: Vec<Target>,
     /// Objects of earlier revisions that are no longer wanted.
     dropped: Vec<Target>,
-    /// The API paths of new objects that existed before; `None` when that was not checked.
-    pub(super) existing: Option<Vec<String>>,
-    /// The objects that existed before and belong to the release; for a release that belongs to no object, only the
-    /// new ones among them, as with Helm.
-    checked: Checked,
-    untouched: Untouched,
+    pub(super) checks: Checks,
 }
 
 /// A change whose pending record has been created.
@@ -110,93 +107,92 @@ impl Releases {
         for other in others {
             earlier.extend(self.targets_of(other).await?);
         }
-        let before = if spec.take_ownership {
-            Before::default()
-        } else {
-            let before = self.check_objects(spec, current, &objects, &deployed).await?;
+        let mut checks = Checks::default();
+        if !spec.take_ownership {
+            // Where fields of updates have to become those of applies, all objects are read and written.
+            let by_update = current.into_iter().chain(others).any(is_by_update);
+            let applied_in = current
+                .filter(|_| !by_update)
+                .map(|current| self.revision_of(current));
+            let checking = self.check_objects(spec, applied_in.as_ref(), &objects, &deployed);
+            checks = checking.await?;
             self.check_hooks(spec).await?;
-            before
-        };
-        let Before {
-            existing,
-            checked,
-            untouched,
-        } = before;
+        }
         let dropped = remove::dropped(earlier, &objects);
         Ok(Plan {
             crds,
             objects,
             deployed,
             dropped,
-            existing,
-            checked,
-            untouched,
+            checks,
         })
     }
 
-    /// Checks, before anything is written, that the objects that exist belong to the release.
+    /// Checks, before anything is written, that the objects that exist belong to the release, and decides which of them
+    /// an apply would not change. Those that are as revision `applied_in` left them, according to a watch, are not read.
     async fn check_objects(
         &self,
         spec: &ChangeSpec<'_>,
-        current: Option<&Record>,
+        applied_in: Option<&Revision>,
         objects: &[Target],
         deployed: &[Target],
-    ) -> Result<Before, Error> {
+    ) -> Result<Checks, Error> {
         let new: Vec<&Target> = added(objects, deployed).collect();
         let looked_at: Vec<&Target> = match spec.owner.parent {
             Some(_) => objects.iter().collect(),
             None => new.clone(),
         };
-        // There is no revision 0.
-        let revision = Revision {
-            owner: Arc::new(spec.owner.clone()),
-            number: current.map(Record::revision).unwrap_or_default(),
-        };
-        // What an apply of the same manifest would make of these objects is known.
-        let is_known = |id: &ObjectId| self.settled.knows(&revision, id);
-        let known: HashSet<&ObjectId> = unchanged(objects, deployed, is_known).collect();
-        let mut before = Before::default();
+        let mut known = HashSet::new();
+        if let Some(revision) = applied_in {
+            // What an apply of the same manifest would make of these objects is known.
+            let is_known = |id: &ObjectId| self.settled.knows(revision, id);
+            known.extend(unchanged(objects, deployed, is_known));
+        }
+        // The wait needs the health of all objects.
+        let must_read = |id: &ObjectId| known.contains(id) && self.options.wait != Wait::No;
+        let mut checks = Checks::default();
         let mut to_read = Vec::new();
         for target in looked_at {
-            let seen = target.id().and_then(|id| Some((id, self.seen(id, &revision)?)));
-            match seen {
-                // The wait needs the health of all objects.
-                Some((id, _)) if known.contains(id) && self.options.wait != Wait::No => to_read.push(target),
-                Some((id, precondition)) => {
-                    if known.contains(id) {
-                        before.untouched.insert(id.clone(), None);
-                    }
-                    before.checked.insert(id.clone(), precondition);
-                }
-                None => to_read.push(target),
+            let id = target.id().filter(|id| !must_read(id)).zip(applied_in);
+            let unread = id.and_then(|(id, revision)| Some((id, self.unchanged_since(revision, id)?)));
+            let Some((id, version)) = unread else {
+                to_read.push(target);
+                continue;
+            };
+            if known.contains(id) {
+                checks.untouched.insert(id.clone(), None);
             }
+            let version = Precondition::Version(version.clone());
+            checks.checked.insert(id.clone(), version);
         }
         let is_whole = |id: &ObjectId| known.contains(id);
-        let word = spec.action.word_of_ownership();
+        let word = spec.action.in_ownership_error();
         let found = apply::find(&self.cluster, to_read.into_iter(), is_whole, &spec.owner, word).await?;
-        before.checked.extend(ownership::checked(&found));
-        let is_left =
-            |live: &Live| known.contains(&live.id) && self.settled.is_as_applied(&revision, live);
-        let left = found.into_iter().filter(is_left);
-        let left = left.map(|live| (live.id.clone(), Some(live)));
-        before.untouched.extend(left);
+        checks.checked.extend(ownership::checked(&found));
+        if let Some(revision) = applied_in {
+            let is_left =
+                |live: &Live| known.contains(&live.id) && self.settled.is_as_applied(revision, live);
+            let left = found.into_iter().filter(is_left);
+            let left = left.map(|live| (live.id.clone(), Some(live)));
+            checks.untouched.extend(left);
+        }
         let there = new.into_iter().filter_map(Target::id);
-        let there = there.filter(|id| before.checked.contains_key(id));
-        before.existing = Some(there.map(ObjectId::path).collect());
-        Ok(before)
+        let there = there.filter(|id| checks.checked.contains_key(id));
+        checks.existing = Some(there.map(ObjectId::path).collect());
+        Ok(checks)
     }
 
-    /// The resource version of an object that is as the apply of this revision left it, if a watch knows that.
-    fn seen(&self, id: &ObjectId, revision: &Revision) -> Option<Precondition> {
-        let version = self.unmoved.get(id)?;
+    /// The resource version of an object that is as the apply of this revision left it, if the caller knows that.
+    fn unchanged_since(&self, revision: &Revision, id: &ObjectId) -> Option<&String> {
+        let version = self.unchanged.get(id)?;
         let is_as_applied = self.settled.is_as_applied_at(revision, id, version);
-        is_as_applied.then(|| Precondition::Version(version.clone()))
+        is_as_applied.then_some(version)
     }
 
     /// Checks, before anything is written, that no hook of the action takes over an object that does not belong to
     /// the release.
     async fn check_hooks(&self, spec: &ChangeSpec<'_>) -> Result<(), Error> {
-        let word = spec.action.word_of_ownership();
+        let word = spec.action.in_ownership_error();
         if spec.owner.parent.is_none() || !self.options.hooks {
             return Ok(());
         }
@@ -247,15 +243,14 @@ impl Releases {
         let owner = self.owner(&record.release);
         let (before, after) = action.events();
         self.write_crds(&plan.crds).await?;
-        let by_update = |earlier: &Record| earlier.release.apply_method != Some(ApplyMethod::ServerSide);
-        let all = *take_ownership || current.iter().chain(others.iter()).any(by_update);
-        let mut untouched = std::mem::take(&mut plan.untouched);
-        if all || self.runs_hooks(record, &before) {
-            // Fields of updates have to become those of applies, and hooks may change objects.
+        let all = *take_ownership || current.iter().chain(others.iter()).any(is_by_update);
+        let mut untouched = std::mem::take(&mut plan.checks.untouched);
+        if self.runs_hooks(record, &before) {
+            // They may change objects.
             untouched.clear();
         }
         self.run_hooks(records, record, &before).await?;
-        let existing: HashSet<&String> = plan.existing.iter().flatten().collect();
+        let existing: HashSet<&String> = plan.checks.existing.iter().flatten().collect();
         let is_adopted = |id: &&ObjectId| all || existing.contains(&id.path());
         let adopted = plan.objects.iter().filter_map(Target::id).filter(is_adopted);
         migrate::updates_to_applies(&self.cluster, adopted).await?;
@@ -267,8 +262,12 @@ impl Releases {
         let how = Writing {
             owner: &owner,
             force: &force,
-            checked: &plan.checked,
+            checked: &plan.checks.checked,
         };
+        // Until all is complete, it is not known what they are like.
+        let to_write = plan.objects.iter().filter_map(Target::id);
+        self.settled
+            .forget(to_write.filter(|id| !untouched.contains_key(id)));
         apply::write(
             &self.cluster,
             &plan.objects,
@@ -286,6 +285,7 @@ impl Releases {
             &self.tell(),
         )
         .await?;
+        self.settled.forget(plan.dropped.iter().filter_map(Target::id));
         self.patiently(self.wait_until_ready(&written.objects)).await?;
         self.run_hooks(records, record, &after).await
     }
@@ -294,15 +294,14 @@ impl Releases {
     /// state of the records is unknown. The next read of the records decides how to continue.
     async fn complete(&self, change: Change, records: &Records, written: Written) -> Result<Deployed, Error> {
         let Change {
+            plan,
             mut record,
             current,
             others,
             complete,
             ..
         } = change;
-        let revision = self.revision_of(&record);
-        self.settled.note(&revision, &written.objects);
-        self.settled.note_unchanged(&revision, written.unread.iter());
+        self.note(&plan, current.as_ref(), &record, &written);
         // Below a foreign revision, one of ours may still have the status deployed.
         let is_over = |other: &Record| matches!(other.status(), Status::Uninstalled | Status::Deployed);
         let over = others.into_iter().filter(is_over);
@@ -329,6 +328,21 @@ impl Releases {
             record,
             objects: written.objects,
         })
+    }
+
+    /// Remembers what the objects are like after a change. Each revision has other objects whose names the server
+    /// generates.
+    fn note(&self, plan: &Plan, current: Option<&Record>, record: &Record, written: &Written) {
+        let named: HashSet<&ObjectId> = plan.objects.iter().filter_map(Target::id).collect();
+        let objects = written.objects.iter().filter(|live| named.contains(&live.id));
+        let revision = self.revision_of(record);
+        self.settled.note(&revision, objects);
+        if let Some(current) = current {
+            let unread = written.unread.iter();
+            let unread = unread.filter_map(|id| Some((id, self.unchanged.get(id)?)));
+            self.settled
+                .note_unchanged(&self.revision_of(current), &revision, unread);
+        }
     }
 
     /// Undoes a failed change, if configured, and records the outcome.
@@ -415,13 +429,20 @@ impl Releases {
             return Ok(());
         }
         let owner = self.owner(&record.release);
+        let mut taken: HashSet<ObjectId> = HashSet::new();
         if let Some(current) = current.filter(|current| current.is_authentic()) {
             let force = Force::set_in(&plan.deployed);
             let mut back = Written::default();
             let mut checked = Checked::new();
+            let mut deployed = plan.deployed.clone();
             if owner.parent.is_some() {
-                checked =
-                    apply::check_ownership(&self.cluster, plan.deployed.iter(), &owner, "update").await?;
+                let found = apply::look_for(&self.cluster, deployed.iter(), |_| false).await?;
+                let (ours, others): (Vec<_>, Vec<_>) =
+                    found.into_iter().partition(|live| owner.owns(&live.object));
+                checked = ownership::checked(&ours);
+                // Somebody has taken them since the change began; the rest is put back all the same.
+                taken.extend(others.into_iter().map(|live| live.id));
+                deployed.retain(|target| !target.id().is_some_and(|id| taken.contains(id)));
             }
             let how = Writing {
                 owner: &owner,
@@ -430,7 +451,7 @@ impl Releases {
             };
             apply::write(
                 &self.cluster,
-                &plan.deployed,
+                &deployed,
                 &how,
                 Untouched::new(),
                 &mut back,
@@ -444,13 +465,20 @@ impl Releases {
             &self.cluster,
             &made,
             &owner,
-            How::of(Policy::OfManifest),
+            How::of(Policy::OfManifest { unchanged: None }),
             &self.tell(),
         )
         .await?;
         // The next attempt must not run into objects that are still being deleted.
         self.patiently(removed.wait(&self.cluster, self.options.timeout))
-            .await
+            .await?;
+        match taken.iter().next() {
+            None => Ok(()),
+            Some(id) => {
+                let others = "it was taken over by somebody else, and is left as it is".to_owned();
+                Err(apply::not_ours(id, Action::Rollback.in_ownership_error(), others))
+            }
+        }
     }
 
     /// The objects of a stored revision, as far as they can still exist. For a foreign revision, objects that cannot
@@ -511,6 +539,11 @@ impl Releases {
         });
         Ok(())
     }
+}
+
+/// True for a revision that was written without server-side apply.
+fn is_by_update(record: &Record) -> bool {
+    record.release.apply_method != Some(ApplyMethod::ServerSide)
 }
 
 /// Those of the wanted objects that have the same manifest in the deployed revision.

@@ -38,7 +38,7 @@ impl Releases {
             self.make_namespace(&desired.namespace).await?;
         }
         let record = self
-            .begin_desired(desired, observed, Action::Install, plan.existing.clone())
+            .begin_desired(desired, observed, Action::Install, plan.checks.existing.clone())
             .await?;
         self.carry_out(Change {
             action: Action::Install,

@@ -89,13 +89,13 @@ pub struct Releases {
     /// The caller's worker slot, given back during long waits.
     parking: Option<Arc<dyn Parking>>,
     settled: Arc<Settled>,
-    /// What the caller's watches say.
-    unmoved: Arc<Unmoved>,
+    /// Objects that have not changed, according to the caller.
+    unchanged: Arc<ResourceVersions>,
     leases: Arc<LeaseWatch>,
 }
 
-/// Objects that have not changed since they had these resource versions, as far as a watch has seen.
-pub type Unmoved = HashMap<ObjectId, String>;
+/// The resource versions that objects still have, as far as the caller knows.
+pub type ResourceVersions = HashMap<ObjectId, String>;
 
 /// A release that was installed or upgraded.
 #[derive(Debug, Clone)]
@@ -103,7 +103,7 @@ pub struct Deployed {
     /// The deployed revision.
     pub record: Record,
     /// Its objects in install order, without hooks and without those that were neither written nor read
-    /// ([`Releases::knowing`]).
+    /// ([`Releases::with_unchanged`]).
     pub objects: Vec<Live>,
 }
 
@@ -129,7 +129,7 @@ impl Releases {
             parent: None,
             parking: None,
             settled: Arc::default(),
-            unmoved: Arc::default(),
+            unchanged: Arc::default(),
             leases,
         }
     }
@@ -165,12 +165,12 @@ impl Releases {
         self.parent.as_ref()?.keys.clone()
     }
 
-    /// The same, for a caller that watches objects. Those of them that are as a revision of the release left them are
-    /// not read before they are compared, written or removed; a watch may be late, so the API server refuses the write
-    /// or the removal if such an object has changed meanwhile, and then it is read.
-    pub fn knowing(self, unmoved: Unmoved) -> Self {
-        let unmoved = Arc::new(unmoved);
-        Self { unmoved, ..self }
+    /// The same, for a caller that watches objects: those that still have these resource versions, and were compared
+    /// or applied at them, are not read again. A write or a deletion names the version, so the API server refuses it if
+    /// the watch was late; then the object is read. An object that an upgrade leaves out is not checked at all.
+    pub fn with_unchanged(self, unchanged: ResourceVersions) -> Self {
+        let unchanged = Arc::new(unchanged);
+        Self { unchanged, ..self }
     }
 
     /// The same, with a listener for every step.

@@ -32,7 +32,7 @@ pub(crate) type Checked = HashMap<ObjectId, Precondition>;
 pub(crate) enum Precondition {
     /// This UID: it was just read.
     Uid(String),
-    /// This resource version: a watch said so, which may be late.
+    /// This resource version: a watch said so, which may be late. An object that is gone is created again.
     Version(String),
 }
 
@@ -48,7 +48,7 @@ impl Precondition {
     }
 }
 
-/// The UIDs of objects that were checked.
+/// Objects that were just read and checked, each to be written only while it has its UID.
 pub(super) fn checked(found: &[Live]) -> Checked {
     let uid = |live: &Live| {
         let uid = live.object["metadata"]["uid"].as_str();

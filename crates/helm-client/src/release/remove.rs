@@ -10,7 +10,7 @@ use helm::resource_policy::{OnUninstall, RESOURCE_POLICY, is_kept_on_upgrade};
 
 use super::objects::{AT_ONCE, Identity, Target};
 use super::ownership::Owner;
-use super::{Error, Progress, Tell, Unmoved};
+use super::{Error, Progress, ResourceVersions, Tell};
 use crate::json::{self, Meta};
 
 /// What happened to the objects that had to be removed.
@@ -26,28 +26,28 @@ pub(super) struct Removed {
 /// How objects are removed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct How<'a> {
-    pub(super) policy: Policy,
+    pub(super) policy: Policy<'a>,
     pub(super) propagation: Propagation,
-    /// Objects of the release according to a watch. Their live policy is not known.
-    pub(super) seen: Option<&'a Unmoved>,
 }
 
-impl How<'_> {
+impl<'a> How<'a> {
     /// By this policy; what depends on the objects goes after them.
-    pub(super) fn of(policy: Policy) -> Self {
+    pub(super) fn of(policy: Policy<'a>) -> Self {
         Self {
             policy,
             propagation: Propagation::Background,
-            seen: None,
         }
     }
 }
 
 /// Which resource policy applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(super) enum Policy<'a> {
     /// That of the manifest, as when a release is uninstalled.
-    OfManifest,
+    OfManifest {
+        /// Objects that a watch knows to be as this release left them; they are not read before they are deleted.
+        unchanged: Option<&'a ResourceVersions>,
+    },
     /// That of the live object, as when an object is dropped from the manifest.
     OfLive,
 }
@@ -123,36 +123,38 @@ enum Outcome {
     Going { uid: String },
 }
 
+impl From<Deleted> for Outcome {
+    fn from(deleted: Deleted) -> Self {
+        match deleted {
+            Deleted::Gone => Self::Gone,
+            Deleted::Going { uid } => Self::Going { uid },
+        }
+    }
+}
+
 async fn remove_one(
     cluster: &Cluster,
     target: &Target,
     owner: &Owner,
-    How {
-        policy,
-        propagation,
-        seen,
-    }: How<'_>,
+    How { policy, propagation }: How<'_>,
 ) -> Result<Outcome, cluster::Error> {
     let Some(id) = target.id() else {
         return Ok(Outcome::Ignored);
     };
-    if policy == Policy::OfManifest {
+    if let Policy::OfManifest { unchanged } = policy {
         match OnUninstall::of(json::meta(&target.manifest, Meta::Annotations, RESOURCE_POLICY)) {
             OnUninstall::Delete => {}
             OnUninstall::Keep => return Ok(Outcome::Kept),
             OnUninstall::Ignore => return Ok(Outcome::Ignored),
         }
-    }
-    let mut is_going = false;
-    if policy == Policy::OfManifest
-        && let Some(version) = seen.and_then(|seen| seen.get(id))
-    {
-        let how = Delete::with(propagation).resource_version(version);
-        match cluster.delete(id, &how).await {
-            Ok(Deleted::Gone) => return Ok(Outcome::Gone),
-            Ok(Deleted::Going) => is_going = true,
-            Err(changed) if changed.is_conflict() => {}
-            Err(error) => return Err(error),
+        let version = unchanged.and_then(|unchanged| unchanged.get(id));
+        if let Some(version) = version.filter(|_| !target.is_claimed) {
+            let how = Delete::with(propagation).resource_version(version);
+            match cluster.delete(id, &how).await {
+                // The watch was late.
+                Err(changed) if changed.is_conflict() => {}
+                deleted => return deleted.map(Outcome::from),
+            }
         }
     }
     let live = match cluster.get_metadata(id).await {
@@ -174,13 +176,8 @@ async fn remove_one(
         return Ok(Outcome::Kept);
     }
     let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    if is_going {
-        return Ok(Outcome::Going { uid });
-    }
-    match cluster.delete(id, &Delete::with(propagation).uid(&uid)).await? {
-        Deleted::Gone => Ok(Outcome::Gone),
-        Deleted::Going => Ok(Outcome::Going { uid }),
-    }
+    let how = Delete::with(propagation).uid(&uid);
+    cluster.delete(id, &how).await.map(Outcome::from)
 }
 
 impl Removed {

@@ -53,7 +53,7 @@ impl Releases {
         };
         let plan = self.plan_change(&spec, current, &others).await?;
         let provenance = Provenance {
-            existing: plan.existing.clone(),
+            existing: plan.checks.existing.clone(),
             ..provenance
         };
         let complete = release.info.description.clone();

@@ -5,7 +5,7 @@ use helm::release::Status;
 use jiff::Timestamp;
 
 use super::remove::{self, How, Policy};
-use super::{Action, Error, Releases, Unmoved};
+use super::{Action, Error, Releases, ResourceVersions};
 use crate::records::{Observed, Record, Records};
 
 /// What an uninstall did not remove.
@@ -76,13 +76,13 @@ impl Releases {
                 "somebody else made the newest revision: its hooks do not run, and of its objects those go that are of the release");
         }
         let owner = self.owner(&record.release);
-        let of_release = |(id, version): &(&ObjectId, &String)| self.settled.is_of_release_at(&owner, id, version);
-        let seen = self.unmoved.iter().filter(of_release);
-        let seen: Unmoved = seen.map(|(id, version)| (id.clone(), version.clone())).collect();
+        let mut unchanged = ResourceVersions::clone(&self.unchanged);
+        unchanged.retain(|id, version| self.settled.is_of_release_at(&owner, id, version));
         let how = How {
-            policy: Policy::OfManifest,
+            policy: Policy::OfManifest {
+                unchanged: Some(&unchanged),
+            },
             propagation: self.options.propagation,
-            seen: Some(&seen),
         };
         let removed = remove::remove(&self.cluster, &targets, &owner, how, &self.tell()).await?;
         self.patiently(removed.wait(&self.cluster, self.options.timeout))

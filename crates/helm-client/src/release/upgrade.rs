@@ -29,7 +29,7 @@ impl Releases {
         let spec = ChangeSpec::of(desired, self.owner_of(desired), Action::Upgrade);
         let plan = self.plan_change(&spec, Some(current), &others).await?;
         let record = self
-            .begin_desired(desired, observed, Action::Upgrade, plan.existing.clone())
+            .begin_desired(desired, observed, Action::Upgrade, plan.checks.existing.clone())
             .await?;
         self.carry_out(Change {
             action: Action::Upgrade,

@@ -345,7 +345,7 @@ async fn look(
     memory.looks.keep(&objects);
     let releases = releases
         .clone()
-        .knowing(memory.looks.not_read_again(&site.watches));
+        .with_unchanged(memory.looks.unchanged_and_not_drifted(&site.watches));
     let look = releases
         .look(record, &Policy::default())
         .await

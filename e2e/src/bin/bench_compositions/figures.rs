@@ -71,7 +71,7 @@ pub(crate) struct Rest {
     pub(crate) lasted: Duration,
 }
 
-/// What the API server spent its time on in a phase.
+/// What the API server spent its time on in a phase, and in the seconds until the last profile ended.
 pub(crate) struct Profiled {
     pub(crate) phase: String,
     pub(crate) compositions: usize,

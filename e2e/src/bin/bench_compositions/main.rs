@@ -219,10 +219,11 @@ impl Bench {
 
     fn profile(&self, folder: &Path, phase: &str, is_over: &AtomicBool) -> Result<()> {
         // Those of an earlier run.
-        for number in 1.. {
-            if fs::remove_file(profile_of(folder, phase, number)).is_err() {
+        for file in (1..).map(|number| profile_of(folder, phase, number)) {
+            if !file.exists() {
                 break;
             }
+            fs::remove_file(&file).with_context(|| format!("could not remove {}", file.display()))?;
         }
         let mut numbers = 1..;
         while let (false, Some(number)) = (is_over.load(Ordering::Relaxed), numbers.next()) {
@@ -568,14 +569,15 @@ impl Bench {
         let mut phases = BTreeMap::new();
         // It begins a phase when it reads a line, and says one when the phase has ended.
         for phase in PHASES {
-            let before = cpu_of_servers()?;
-            let line = self.while_profiling(&bare_phase(phase), || {
+            let (line, cpu) = self.while_profiling(&bare_phase(phase), || {
+                let before = cpu_of_servers()?;
                 writeln!(begin)?;
-                lines.next().context("the bare client ended")?.map_err(Into::into)
+                let line = lines.next().context("the bare client ended")??;
+                Ok((line, since(&before, &cpu_of_servers()?)))
             })?;
             let (name, mut bare) = read_phase(&line).with_context(|| format!("no figures: {line:?}"))?;
             ensure!(name == phase, "the bare client did {name} instead of {phase}");
-            bare.cpu = since(&before, &cpu_of_servers()?);
+            bare.cpu = cpu;
             progress(format_args!(
                 "bare client, {name}: {} writes in {:.2} s",
                 bare.writes, bare.seconds

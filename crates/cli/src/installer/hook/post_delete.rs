@@ -140,7 +140,7 @@ impl Sweep<'_> {
         tell(&format!("removing {id}"));
         match self.cluster.delete(&id, &Delete::default()).await? {
             Deleted::Gone => {}
-            Deleted::Going => left.push(id.to_string()),
+            Deleted::Going { .. } => left.push(id.to_string()),
         }
         Ok(())
     }

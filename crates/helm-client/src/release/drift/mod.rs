@@ -3,7 +3,7 @@
 //! The comparison is with what the server made of our apply, not with the manifest: so `stringData`, `0.5` versus
 //! `500m`, defaults and changes by webhooks are no drift. Right after an apply, this is the server's answer; after a
 //! restart, one dry run per object finds it out. Only a fingerprint is kept, so that an object nobody touched costs
-//! one read, or none if the caller's watches say that it has not changed ([`Releases::knowing`]).
+//! one read, or none if the caller's watches say that it has not changed ([`Releases::with_unchanged`]).
 
 mod drifted;
 mod policy;
@@ -61,7 +61,7 @@ impl Releases {
 
     /// Looks at each object of a deployed revision: whether it is healthy, and whether it has drifted. Costs one read
     /// for an object that nobody touched, and an additional dry run for others and for those that are seen for the
-    /// first time. Objects that are known not to have changed ([`Releases::knowing`]) are not read and not returned:
+    /// first time. Objects that are known not to have changed ([`Releases::with_unchanged`]) are not read and not returned:
     /// their known drift is repeated.
     ///
     /// # Errors
@@ -72,10 +72,11 @@ impl Releases {
         let (known, unknown): (Vec<_>, Vec<_>) = targets
             .iter()
             .filter_map(|target| Some((target, target.id()?)))
-            .partition(|(_, id)| self.known_drift(id).is_some());
+            .map(|(target, id)| (target, id, self.known_drift(id)))
+            .partition(|(.., drift)| drift.is_some());
         let looks: Vec<_> = unknown
             .into_iter()
-            .map(|(target, id)| self.look_at(target, id, &deployed, policy).boxed())
+            .map(|(target, id, _)| self.look_at(target, id, &deployed, policy).boxed())
             .collect();
         let found: Vec<_> = stream::iter(looks)
             .buffered(AT_ONCE)
@@ -87,16 +88,16 @@ impl Releases {
             look.objects.push(looked);
             look.drifted.extend(drifted);
         }
-        for (_, id) in known {
-            let paths = self.known_drift(id).unwrap_or_default();
-            look.drifted.extend(restricted(id, paths, policy));
+        for (_, id, drift) in known {
+            look.drifted
+                .extend(restricted(id, drift.unwrap_or_default(), policy));
         }
         Ok(look)
     }
 
     /// What has drifted in an object that has not changed since it was last compared.
     fn known_drift(&self, id: &ObjectId) -> Option<Vec<DriftedPath>> {
-        let cached = self.settled.get_at(id, self.unmoved.get(id)?)?;
+        let cached = self.settled.get_at(id, self.unchanged.get(id)?)?;
         Some(cached.drifted)
     }
 
@@ -142,7 +143,7 @@ impl Releases {
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
         if let Some(cached) = self.settled.get(id).filter(|cached| cached.print == print) {
-            self.settled.move_to(id, version(live));
+            self.settled.set_version(id, version(live));
             return Ok(cached.drifted);
         }
         let mut wanted = target.manifest.clone();

@@ -20,7 +20,7 @@ use crate::release::ownership::Owner;
 pub(super) struct CachedDrift {
     /// Fingerprint of the compared fields.
     pub(super) print: u64,
-    /// The resource version at which the object had it.
+    /// The resource version of the object when it had this fingerprint.
     pub(super) version: Box<str>,
     /// What had drifted in it.
     pub(super) drifted: Vec<DriftedPath>,
@@ -35,7 +35,7 @@ pub(in crate::release) struct Revision {
     pub(in crate::release) number: i64,
 }
 
-/// Objects as last seen; a few bytes for each.
+/// Objects as last seen: for each a hash, its resource version, and which release left it like that.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     cache: Mutex<HashMap<ObjectId, CachedDrift>>,
@@ -43,8 +43,12 @@ pub(crate) struct Settled {
 
 impl Settled {
     /// Notes the server's answer to an apply.
-    pub(in crate::release) fn note(&self, revision: &Revision, objects: &[Live]) {
-        tracing::trace!(release = %revision.owner.name, objects = objects.len(), "settled");
+    pub(in crate::release) fn note<'a>(
+        &self,
+        revision: &Revision,
+        objects: impl IntoIterator<Item = &'a Live>,
+    ) {
+        tracing::trace!(release = %revision.owner.name, revision = revision.number, "settled");
         let mut cache = self.lock();
         for live in objects {
             let cached = CachedDrift {
@@ -57,15 +61,19 @@ impl Settled {
         }
     }
 
-    /// Notes that the apply of this revision would not change these objects, as that of an earlier one would not have.
+    /// Notes that a revision applies the same manifests to these objects as the one before it, so that they are as both
+    /// want them. One that was written or taken over meanwhile stays as it was noted.
     pub(in crate::release) fn note_unchanged<'a>(
         &self,
+        before: &Revision,
         revision: &Revision,
-        objects: impl Iterator<Item = &'a ObjectId>,
+        objects: impl Iterator<Item = (&'a ObjectId, &'a String)>,
     ) {
         let mut cache = self.lock();
-        for id in objects {
-            if let Some(cached) = cache.get_mut(id) {
+        for (id, version) in objects {
+            let cached = cache.get_mut(id);
+            if let Some(cached) = cached.filter(|cached| cached.is_of(before) && *cached.version == **version)
+            {
                 cached.as_applied = Some(revision.clone());
             }
         }
@@ -86,7 +94,12 @@ impl Settled {
     }
 
     /// The same without reading the object, if it still has this resource version.
-    pub(in crate::release) fn is_as_applied_at(&self, revision: &Revision, id: &ObjectId, version: &str) -> bool {
+    pub(in crate::release) fn is_as_applied_at(
+        &self,
+        revision: &Revision,
+        id: &ObjectId,
+        version: &str,
+    ) -> bool {
         let cache = self.lock();
         let cached = cache.get(id);
         cached.is_some_and(|cached| cached.is_of(revision) && *cached.version == *version)
@@ -100,7 +113,7 @@ impl Settled {
         revision.is_some_and(|revision| *revision.owner == *owner)
     }
 
-    /// Forgets objects that no longer exist.
+    /// Forgets what is known about these objects.
     pub(crate) fn forget<'a>(&self, ids: impl Iterator<Item = &'a ObjectId>) {
         let mut cache = self.lock();
         for id in ids {
@@ -122,7 +135,7 @@ impl Settled {
     }
 
     /// Notes that the object has another resource version, and the same fingerprint.
-    pub(super) fn move_to(&self, id: &ObjectId, version: &str) {
+    pub(super) fn set_version(&self, id: &ObjectId, version: &str) {
         if let Some(cached) = self.lock().get_mut(id) {
             cached.version = version.into();
         }

@@ -374,7 +374,7 @@ async fn an_object_that_an_apply_would_not_change_is_not_written() {
     upgrade(ends(both(script)), &hooked, 1).await;
 }
 
-/// Releases whose revision 1 applied two ConfigMaps, `a` and `b`, which have had the resource version 5 since then,
+/// Releases whose revision 1 applied two `ConfigMap`s, `a` and `b`, which have had the resource version 5 since then,
 /// according to a watch.
 fn watching(script: &Script, owner: &str) -> Releases {
     let id = |name| ObjectId::of::<ConfigMap>(Some("shop"), name).unwrap();
@@ -388,7 +388,7 @@ fn watching(script: &Script, owner: &str) -> Releases {
     let mut revision = releases.revision_of(&authentic(1, Status::Deployed, &wanted));
     Arc::make_mut(&mut revision.owner).parent = Some((LABEL, owner.to_owned()));
     releases.settled.note(&revision, &applied);
-    releases.knowing(["a", "b"].map(|name| (id(name), "5".to_owned())).into())
+    releases.with_unchanged(["a", "b"].map(|name| (id(name), "5".to_owned())).into())
 }
 
 #[tokio::test]
@@ -424,10 +424,29 @@ async fn an_object_that_a_watch_knows_is_not_read_before_an_upgrade() {
 
     let late = Script::new("the watch is late")
         .signs_record(2, "pending-upgrade")
-        .refuse(Method::PATCH, &map("a"), 409, "Conflict", "the object has been modified")
+        .refuse(
+            Method::PATCH,
+            &map("a"),
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
         .get(&map("a"), live("a", "42"))
         .applies_checked("a");
     upgrade(ends(late), "42").await;
+
+    let gone = Script::new("it was removed and the watch is late")
+        .signs_record(2, "pending-upgrade")
+        .refuse(
+            Method::PATCH,
+            &map("a"),
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
+        .absent(&map("a"))
+        .on(Method::PATCH, &map("a"), is_at("1"), 201, live("a", "42"));
+    upgrade(ends(gone), "42").await;
 
     let others = Script::new("a revision of the same number, of another release, left them like that")
         .get(&map("a"), live("a", "42"))
@@ -436,6 +455,70 @@ async fn an_object_that_a_watch_knows_is_not_read_before_an_upgrade() {
         .applies_checked("a")
         .applies_checked("b");
     upgrade(ends(others), "43").await;
+}
+
+#[tokio::test]
+async fn an_object_that_was_taken_while_the_watch_was_late_stays_and_the_others_are_put_back() {
+    let wanted = |size: &str| Desired {
+        manifest: manifest(&[("ConfigMap", "a")]).replace("\"1\"", size) + &manifest(&[("ConfigMap", "b")]),
+        ..desired(&[])
+    };
+    let current = authentic(1, Status::Deployed, &wanted("1"));
+    let script = Script::new("taken")
+        .signs_record(2, "pending-upgrade")
+        .refuse(
+            Method::PATCH,
+            &map("a"),
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
+        .get(&map("a"), live("a", "43"))
+        .get(&map("a"), live("a", "43"))
+        .get(&map("b"), live("b", "42"))
+        .applies_checked("b")
+        .signs_record(2, "failed");
+    let releases = watching(&script, "42");
+    let failed = releases.upgrade(&wanted("2"), &observed(current.clone())).await;
+    script.finish();
+    let Err(Error::Action { undone, .. }) = failed else {
+        panic!("{failed:?}");
+    };
+    assert!(matches!(undone, Undone::Not { .. }), "{undone:?}");
+    let revision = releases.revision_of(&current);
+    let a = ObjectId::of::<ConfigMap>(Some("shop"), "a").unwrap();
+    assert!(!releases.settled.knows(&revision, &a), "it has to be read");
+}
+
+#[test]
+fn an_object_that_passed_to_another_release_during_an_upgrade_stays_as_it_was_noted() {
+    let of = |parent: &str, number| Revision {
+        owner: Arc::new(Owner {
+            parent: Some((LABEL, parent.to_owned())),
+            ..Owner::new("shop", "web", None)
+        }),
+        number,
+    };
+    let id = ObjectId::of::<ConfigMap>(Some("shop"), "a").unwrap();
+    let at = |version: &str| {
+        let mut object = live("a", "42");
+        object["metadata"]["resourceVersion"] = json!(version);
+        [Live {
+            id: id.clone(),
+            object,
+        }]
+    };
+    let (five, six) = ("5".to_owned(), "6".to_owned());
+    let unread = |version| std::iter::once((&id, version));
+    let settled = Settled::default();
+    settled.note(&of("42", 1), &at("5"));
+    settled.note_unchanged(&of("42", 1), &of("42", 2), unread(&five));
+    assert!(settled.is_as_applied_at(&of("42", 2), &id, "5"));
+    settled.note(&of("43", 7), &at("6"));
+    for version in [&five, &six] {
+        settled.note_unchanged(&of("42", 2), &of("42", 3), unread(version));
+        assert!(settled.is_as_applied_at(&of("43", 7), &id, "6"));
+    }
 }
 
 #[tokio::test]
@@ -448,12 +531,45 @@ async fn an_object_that_a_watch_knows_is_not_read_before_an_uninstall() {
     let script = Script::new("the watch is late about one of them")
         .signs_record(1, "uninstalling")
         .on(Method::DELETE, &map("a"), by_version, 200, gone())
-        .refuse(Method::DELETE, &map("b"), 409, "Conflict", "the object has been modified")
+        .refuse(
+            Method::DELETE,
+            &map("b"),
+            409,
+            "Conflict",
+            "the object has been modified",
+        )
         .get(&map("b"), live("b", "42"))
         .on(Method::DELETE, &map("b"), by_uid, 200, gone())
         .on(Method::DELETE, &record(1), |_| {}, 200, gone());
-    let uninstalled = watching(&script, "42").uninstall(&observed(current)).await;
+    let uninstalled = watching(&script, "42")
+        .uninstall(&observed(current.clone()))
+        .await;
     assert_eq!(uninstalled.unwrap().kept, []);
+    script.finish();
+
+    let going = json!({"metadata": {"uid": "uid-a", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let script = Script::new("one of them has a finalizer")
+        .signs_record(1, "uninstalling")
+        .on(Method::DELETE, &map("a"), by_version, 200, going)
+        .on(Method::DELETE, &map("b"), by_version, 200, gone())
+        .get(&map("a"), live("a", "42"))
+        .absent(&map("a"))
+        .on(Method::DELETE, &record(1), |_| {}, 200, gone());
+    let uninstalled = watching(&script, "42")
+        .uninstall(&observed(current.clone()))
+        .await;
+    assert_eq!(uninstalled.unwrap().kept, []);
+    script.finish();
+
+    let script = Script::new("another release left them like that, and has one of them")
+        .signs_record(1, "uninstalling")
+        .get(&map("a"), live("a", "43"))
+        .get(&map("b"), live("b", "42"))
+        .on(Method::DELETE, &map("b"), by_uid, 200, gone())
+        .on(Method::DELETE, &record(1), |_| {}, 200, gone());
+    let uninstalled = watching(&script, "43").uninstall(&observed(current)).await;
+    let kept: Vec<_> = uninstalled.unwrap().kept;
+    assert_eq!(kept.iter().map(ObjectId::name).collect::<Vec<_>>(), ["a"]);
     script.finish();
 }
 
