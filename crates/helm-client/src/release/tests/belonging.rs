@@ -304,12 +304,16 @@ async fn an_object_is_written_as_long_as_it_is_the_one_that_was_looked_at() {
     script.finish();
 }
 
-#[tokio::test]
-async fn an_object_that_an_apply_would_not_change_is_not_written() {
-    let wanted = |size: &str| Desired {
+/// Two `ConfigMap`s, `a` of this size, and `b`.
+fn wanted(size: &str) -> Desired {
+    Desired {
         manifest: manifest(&[("ConfigMap", "a")]).replace("\"1\"", size) + &manifest(&[("ConfigMap", "b")]),
         ..desired(&[])
-    };
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_an_apply_would_not_change_is_not_written() {
     let sized = |size: &str, label: &str| {
         let mut object = live("b", "42");
         object["data"] = json!({"size": size});
@@ -384,8 +388,7 @@ fn watching(script: &Script, owner: &str) -> Releases {
         object["metadata"]["resourceVersion"] = json!("5");
         Live { id: id(name), object }
     });
-    let wanted = desired(&[("ConfigMap", "a"), ("ConfigMap", "b")]);
-    let mut revision = releases.revision_of(&authentic(1, Status::Deployed, &wanted));
+    let mut revision = releases.revision_of(&authentic(1, Status::Deployed, &wanted("1")));
     Arc::make_mut(&mut revision.owner).parent = Some((LABEL, owner.to_owned()));
     releases.settled.note(&revision, &applied);
     releases.with_unchanged(["a", "b"].map(|name| (id(name), "5".to_owned())).into())
@@ -393,10 +396,6 @@ fn watching(script: &Script, owner: &str) -> Releases {
 
 #[tokio::test]
 async fn an_object_that_a_watch_knows_is_not_read_before_an_upgrade() {
-    let wanted = |size: &str| Desired {
-        manifest: manifest(&[("ConfigMap", "a")]).replace("\"1\"", size) + &manifest(&[("ConfigMap", "b")]),
-        ..desired(&[])
-    };
     let current = authentic(1, Status::Deployed, &wanted("1"));
     let upgrade = async |script: Script, owner: &str| {
         let releases = watching(&script, owner);
@@ -459,10 +458,6 @@ async fn an_object_that_a_watch_knows_is_not_read_before_an_upgrade() {
 
 #[tokio::test]
 async fn an_object_that_was_taken_while_the_watch_was_late_stays_and_the_others_are_put_back() {
-    let wanted = |size: &str| Desired {
-        manifest: manifest(&[("ConfigMap", "a")]).replace("\"1\"", size) + &manifest(&[("ConfigMap", "b")]),
-        ..desired(&[])
-    };
     let current = authentic(1, Status::Deployed, &wanted("1"));
     let script = Script::new("taken")
         .signs_record(2, "pending-upgrade")
@@ -523,8 +518,7 @@ fn an_object_that_passed_to_another_release_during_an_upgrade_stays_as_it_was_no
 
 #[tokio::test]
 async fn an_object_that_a_watch_knows_is_not_read_before_an_uninstall() {
-    let wanted = desired(&[("ConfigMap", "a"), ("ConfigMap", "b")]);
-    let current = authentic(1, Status::Deployed, &wanted);
+    let current = authentic(1, Status::Deployed, &wanted("1"));
     let by_version = |sent: &Value| assert_eq!(sent["preconditions"], json!({"resourceVersion": "5"}));
     let by_uid = |sent: &Value| assert_eq!(sent["preconditions"], json!({"uid": "uid-b"}));
     let gone = || json!({"kind": "Status", "status": "Success"});
