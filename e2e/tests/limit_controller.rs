@@ -185,15 +185,17 @@ fn forbidden() -> [(&'static str, Value, &'static str); 5] {
     ]
 }
 
+/// Also one without the label of a bundle, and of the type of a release record.
 fn keeps_key(scenario: &Namespace) -> Result<()> {
-    let removing = ["delete", "secret", "limiteds.composition.krateo.io-release-key"];
-    let said = as_controller(&scenario.platform(), 1, &removing).unwrap_or_default();
-    // By the policy on its own writes, and by that on the objects of bundles.
+    let platform = scenario.platform();
+    let name = "unlabelled.composition.krateo.io-release-key";
+    platform.kubectl(&["create", "secret", "generic", name, "--type=helm.sh/release.v1"])?;
+    let said = as_controller(&platform, 1, &["delete", "secret", name]).unwrap_or_default();
     ensure!(
-        said.contains("ValidatingAdmissionPolicy 'limiteds-v1-0-0-"),
+        said.contains("ValidatingAdmissionPolicy 'limiteds-v1-0-0-own'"),
         "{said:?}"
     );
-    Ok(())
+    platform.kubectl(&["delete", "secret", name]).map(drop)
 }
 
 /// The label that makes an object one of a bundle counts before a write and after it.

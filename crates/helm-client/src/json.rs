@@ -37,6 +37,11 @@ pub(crate) fn set_meta(object: &mut Value, meta: Meta, key: &str, value: &str) {
     map[key] = Value::from(value);
 }
 
+/// The resource version of an object; empty if it has none.
+pub(crate) fn resource_version(object: &Value) -> &str {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+}
+
 /// Removes the UID and the resource version from an object, so that it refers to any object of that name.
 pub(crate) fn remove_preconditions(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

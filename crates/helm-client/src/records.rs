@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
 
 use crate::authenticity::{Authenticity, MAC, Parent, Signed};
+use crate::json;
 use crate::pool::{Busy, Pool, SLOT_TIMEOUT};
 use helm::digest::sha256;
 
@@ -403,10 +404,7 @@ impl Stored {
             encoded,
             payload,
             authenticity,
-            resource_version: object["metadata"]["resourceVersion"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
+            resource_version: json::resource_version(object).to_owned(),
         }
     }
 
@@ -999,10 +997,7 @@ impl Records {
             .merge_returning_metadata(&self.id(revision, "update")?, patch, MANAGER)
             .await;
         let patched = patched.map_err(|source| self.access("update", revision, source))?;
-        let version = patched["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap_or_default();
-        version.clone_into(&mut record.resource_version);
+        json::resource_version(&patched).clone_into(&mut record.resource_version);
         if record.is_authentic() {
             record.authenticity = self.own_authenticity();
         }

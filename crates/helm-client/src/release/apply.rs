@@ -91,12 +91,21 @@ pub(super) async fn find(
     action: &'static str,
 ) -> Result<Vec<Live>, Error> {
     let found = look_for(cluster, targets, is_whole).await?;
-    for live in &found {
+    check_all(&found, owner, action)?;
+    Ok(found)
+}
+
+/// Checks that objects belong to this release.
+///
+/// # Errors
+/// [`Error::NotOurs`] for the first that does not belong to it, in Helm's words.
+pub(super) fn check_all(found: &[Live], owner: &Owner, action: &'static str) -> Result<(), Error> {
+    for live in found {
         owner
             .check(&live.object)
             .map_err(|reason| not_ours(&live.id, action, reason))?;
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Finds the objects that exist, whoever they belong to.
@@ -170,7 +179,9 @@ pub(super) async fn write(
             let put = async move {
                 match left {
                     Some(left) => Ok(Put::Left(left)),
-                    None => put(cluster, target, how).await,
+                    None => put(cluster, target, how)
+                        .await
+                        .map(|(live, created)| Put::Written { live, created }),
                 }
             };
             put.boxed()
@@ -213,7 +224,8 @@ enum Put {
     Written { live: Live, created: bool },
 }
 
-async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<Put, Error> {
+/// Creates or applies the object of a target; true if it did not exist.
+async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {
     let mut object = target.manifest.clone();
     how.owner.claim(&mut object);
     let mut checked = target
@@ -224,21 +236,17 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<Pu
         // manager.
         let made = make(cluster, id, &object).await;
         if let Some(made) = made.map_err(Error::objects("write"))? {
-            return Ok(Put::Written {
-                live: made,
-                created: true,
-            });
+            return Ok((made, true));
         }
         let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
         checked = found.get(id).map(|found| (id, found.clone()));
     }
     let Some((id, precondition)) = checked else {
         let put = put_as_is(cluster, target, &object, how.force).await;
-        let (live, created) = put.map_err(Error::objects("write"))?;
-        return Ok(Put::Written { live, created });
+        return put.map_err(Error::objects("write"));
     };
     precondition.put_into(&mut object);
-    let put = match put_as_is(cluster, target, &object, how.force).await {
+    match put_as_is(cluster, target, &object, how.force).await {
         // A hook of the chart may have replaced the object, or the watch has not reported a change yet.
         Err(refused) if fails_precondition(&refused) => {
             let again = [target.clone()];
@@ -254,9 +262,8 @@ async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<Pu
             }
         }
         settled => settled,
-    };
-    let (live, created) = put.map_err(Error::objects("write"))?;
-    Ok(Put::Written { live, created })
+    }
+    .map_err(Error::objects("write"))
 }
 
 /// True when the server refused the apply because the object that was checked is gone or has changed, or another one

@@ -110,9 +110,8 @@ impl Releases {
         let mut checks = Checks::default();
         if !spec.take_ownership {
             // Where fields of updates have to become those of applies, all objects are read and written.
-            let by_update = current.into_iter().chain(others).any(is_by_update);
             let applied_in = current
-                .filter(|_| !by_update)
+                .filter(|_| !has_updates(current, others))
                 .map(|current| self.revision_of(current));
             let checking = self.check_objects(spec, applied_in.as_ref(), &objects, &deployed);
             checks = checking.await?;
@@ -243,7 +242,7 @@ impl Releases {
         let owner = self.owner(&record.release);
         let (before, after) = action.events();
         self.write_crds(&plan.crds).await?;
-        let all = *take_ownership || current.iter().chain(others.iter()).any(is_by_update);
+        let all = *take_ownership || has_updates(current.as_ref(), others);
         let mut untouched = std::mem::take(&mut plan.checks.untouched);
         if self.runs_hooks(record, &before) {
             // They may change objects.
@@ -429,7 +428,7 @@ impl Releases {
             return Ok(());
         }
         let owner = self.owner(&record.release);
-        let mut taken: HashSet<ObjectId> = HashSet::new();
+        let mut taken = Vec::new();
         if let Some(current) = current.filter(|current| current.is_authentic()) {
             let force = Force::set_in(&plan.deployed);
             let mut back = Written::default();
@@ -441,8 +440,9 @@ impl Releases {
                     found.into_iter().partition(|live| owner.owns(&live.object));
                 checked = ownership::checked(&ours);
                 // Somebody has taken them since the change began; the rest is put back all the same.
-                taken.extend(others.into_iter().map(|live| live.id));
-                deployed.retain(|target| !target.id().is_some_and(|id| taken.contains(id)));
+                taken = others;
+                let is_taken = |id: &ObjectId| taken.iter().any(|live| live.id == *id);
+                deployed.retain(|target| !target.id().is_some_and(is_taken));
             }
             let how = Writing {
                 owner: &owner,
@@ -472,13 +472,7 @@ impl Releases {
         // The next attempt must not run into objects that are still being deleted.
         self.patiently(removed.wait(&self.cluster, self.options.timeout))
             .await?;
-        match taken.iter().next() {
-            None => Ok(()),
-            Some(id) => {
-                let others = "it was taken over by somebody else, and is left as it is".to_owned();
-                Err(apply::not_ours(id, Action::Rollback.in_ownership_error(), others))
-            }
-        }
+        apply::check_all(&taken, &owner, Action::Rollback.in_ownership_error())
     }
 
     /// The objects of a stored revision, as far as they can still exist. For a foreign revision, objects that cannot
@@ -541,9 +535,10 @@ impl Releases {
     }
 }
 
-/// True for a revision that was written without server-side apply.
-fn is_by_update(record: &Record) -> bool {
-    record.release.apply_method != Some(ApplyMethod::ServerSide)
+/// True if one of these revisions was written without server-side apply.
+fn has_updates(current: Option<&Record>, others: &[Record]) -> bool {
+    let mut earlier = current.into_iter().chain(others);
+    earlier.any(|record| record.release.apply_method != Some(ApplyMethod::ServerSide))
 }
 
 /// Those of the wanted objects that have the same manifest in the deployed revision.

@@ -219,10 +219,7 @@ impl Bench {
 
     fn profile(&self, folder: &Path, phase: &str, is_over: &AtomicBool) -> Result<()> {
         // Those of an earlier run.
-        for file in (1..).map(|number| profile_of(folder, phase, number)) {
-            if !file.exists() {
-                break;
-            }
+        for file in profiles_of(folder, phase) {
             fs::remove_file(&file).with_context(|| format!("could not remove {}", file.display()))?;
         }
         let mut numbers = 1..;
@@ -244,23 +241,23 @@ impl Bench {
         };
         let phases = PHASES.iter().flat_map(|phase| {
             [
-                (bare_phase(phase), self.bare_count),
-                ((*phase).to_owned(), self.count),
+                (
+                    format!("{phase}, bare client"),
+                    bare_phase(phase),
+                    self.bare_count,
+                ),
+                ((*phase).to_owned(), (*phase).to_owned(), self.count),
             ]
         });
-        let read = |(phase, compositions): (String, usize)| {
+        let read = |(title, phase, compositions): (String, String, usize)| {
             let mut times = ByCause::default();
-            for number in 1.. {
-                let file = profile_of(folder, &phase, number);
-                if !file.exists() {
-                    break;
-                }
+            for file in profiles_of(folder, &phase) {
                 let profile = File::open(&file).map_err(anyhow::Error::from);
                 let added = profile.and_then(|profile| times.add(profile));
                 added.with_context(|| format!("could not read {}", file.display()))?;
             }
             Ok(Profiled {
-                phase,
+                phase: title,
                 compositions,
                 times,
             })
@@ -605,14 +602,19 @@ impl Bench {
 /// What is done to compositions by the platform and by the bare client, in this order.
 const PHASES: [&str; 4] = ["install", "change", "bump", "delete"];
 
-/// The name of a phase of the bare client.
+/// A phase of the bare client in the names of files.
 fn bare_phase(phase: &str) -> String {
-    format!("{phase}, bare client")
+    format!("{phase}-bare-client")
+}
+
+/// The existing profiles of a phase.
+fn profiles_of(folder: &Path, phase: &str) -> impl Iterator<Item = PathBuf> {
+    let files = (1..).map(move |number| profile_of(folder, phase, number));
+    files.take_while(|file| file.exists())
 }
 
 /// The file of a profile of a phase.
 fn profile_of(folder: &Path, phase: &str, number: u32) -> PathBuf {
-    let phase = phase.replace(", ", "-").replace(' ', "-");
     folder.join(format!("{phase}-{number}.pprof"))
 }
 

@@ -27,8 +27,9 @@ use super::objects::{AT_ONCE, ObjectRef, Target};
 use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Releases};
+use crate::json;
 use crate::records::{MANAGER, Record};
-use settled::{CachedDrift, fingerprint, version};
+use settled::{CachedDrift, fingerprint};
 
 /// The objects of a release, as found in the cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -61,8 +62,8 @@ impl Releases {
 
     /// Looks at each object of a deployed revision: whether it is healthy, and whether it has drifted. Costs one read
     /// for an object that nobody touched, and an additional dry run for others and for those that are seen for the
-    /// first time. Objects that are known not to have changed ([`Releases::with_unchanged`]) are not read and not returned:
-    /// their known drift is repeated.
+    /// first time. Objects that are known not to have changed ([`Releases::with_unchanged`]) are not read and not
+    /// returned: their known drift is repeated.
     ///
     /// # Errors
     /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`].
@@ -143,7 +144,7 @@ impl Releases {
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
         if let Some(cached) = self.settled.get(id).filter(|cached| cached.print == print) {
-            self.settled.set_version(id, version(live));
+            self.settled.set_version(id, json::resource_version(live));
             return Ok(cached.drifted);
         }
         let mut wanted = target.manifest.clone();
@@ -174,7 +175,7 @@ impl Releases {
         };
         let cached = CachedDrift {
             print,
-            version: version(live).into(),
+            version: json::resource_version(live).into(),
             drifted: drifted.clone(),
             as_applied,
         };

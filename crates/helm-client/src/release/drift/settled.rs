@@ -10,6 +10,7 @@ use cluster::fields;
 use serde_json::Value;
 
 use super::drifted::DriftedPath;
+use crate::json;
 use crate::records::MANAGER;
 use crate::release::Live;
 use crate::release::managers::{counted, is_hand};
@@ -53,7 +54,7 @@ impl Settled {
         for live in objects {
             let cached = CachedDrift {
                 print: fingerprint(&live.object),
-                version: version(&live.object).into(),
+                version: json::resource_version(&live.object).into(),
                 drifted: Vec::new(),
                 as_applied: Some(revision.clone()),
             };
@@ -150,11 +151,6 @@ impl CachedDrift {
     fn is_of(&self, revision: &Revision) -> bool {
         self.as_applied.as_ref() == Some(revision)
     }
-}
-
-/// The resource version of an object.
-pub(super) fn version(object: &Value) -> &str {
-    object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
 }
 
 /// Hash of the fields that we applied or somebody set by hand, and their values. Any other manager that takes a field

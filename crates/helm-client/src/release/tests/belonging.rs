@@ -39,6 +39,7 @@ trait Signed: Sized {
     fn signs_record(self, revision: i64, status: &'static str) -> Self;
     fn writes_unsigned(self, revision: i64, status: &'static str) -> Self;
     fn applies_checked(self, name: &str) -> Self;
+    fn has_changed(self, method: Method, name: &str) -> Self;
 }
 
 impl Signed for Script {
@@ -78,6 +79,17 @@ impl Signed for Script {
             move |sent| assert_eq!(sent["metadata"]["uid"], uid.as_str()),
             200,
             live(name, "42"),
+        )
+    }
+
+    /// A request with a resource version that has passed.
+    fn has_changed(self, method: Method, name: &str) -> Self {
+        self.refuse(
+            method,
+            &map(name),
+            409,
+            "Conflict",
+            "the object has been modified",
         )
     }
 }
@@ -423,26 +435,14 @@ async fn an_object_that_a_watch_knows_is_not_read_before_an_upgrade() {
 
     let late = Script::new("the watch is late")
         .signs_record(2, "pending-upgrade")
-        .refuse(
-            Method::PATCH,
-            &map("a"),
-            409,
-            "Conflict",
-            "the object has been modified",
-        )
+        .has_changed(Method::PATCH, "a")
         .get(&map("a"), live("a", "42"))
         .applies_checked("a");
     upgrade(ends(late), "42").await;
 
     let gone = Script::new("it was removed and the watch is late")
         .signs_record(2, "pending-upgrade")
-        .refuse(
-            Method::PATCH,
-            &map("a"),
-            409,
-            "Conflict",
-            "the object has been modified",
-        )
+        .has_changed(Method::PATCH, "a")
         .absent(&map("a"))
         .on(Method::PATCH, &map("a"), is_at("1"), 201, live("a", "42"));
     upgrade(ends(gone), "42").await;
@@ -461,13 +461,7 @@ async fn an_object_that_was_taken_while_the_watch_was_late_stays_and_the_others_
     let current = authentic(1, Status::Deployed, &wanted("1"));
     let script = Script::new("taken")
         .signs_record(2, "pending-upgrade")
-        .refuse(
-            Method::PATCH,
-            &map("a"),
-            409,
-            "Conflict",
-            "the object has been modified",
-        )
+        .has_changed(Method::PATCH, "a")
         .get(&map("a"), live("a", "43"))
         .get(&map("a"), live("a", "43"))
         .get(&map("b"), live("b", "42"))
@@ -525,13 +519,7 @@ async fn an_object_that_a_watch_knows_is_not_read_before_an_uninstall() {
     let script = Script::new("the watch is late about one of them")
         .signs_record(1, "uninstalling")
         .on(Method::DELETE, &map("a"), by_version, 200, gone())
-        .refuse(
-            Method::DELETE,
-            &map("b"),
-            409,
-            "Conflict",
-            "the object has been modified",
-        )
+        .has_changed(Method::DELETE, "b")
         .get(&map("b"), live("b", "42"))
         .on(Method::DELETE, &map("b"), by_uid, 200, gone())
         .on(Method::DELETE, &record(1), |_| {}, 200, gone());
