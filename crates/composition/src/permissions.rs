@@ -452,6 +452,16 @@ impl Grant {
         self
     }
 
+    /// True if `account` is one of those that it is given to.
+    pub fn is_given_to(&self, account: &Account) -> bool {
+        let subjects = match self {
+            Self::Namespaced(_, binding) => &binding.subjects,
+            Self::Cluster(_, binding) => &binding.subjects,
+        };
+        let account = subject(account);
+        subjects.iter().flatten().any(|subject| *subject == account)
+    }
+
     /// The rules.
     pub fn rules(&self) -> &[PolicyRule] {
         match self {

@@ -19,7 +19,7 @@ use runtime::queue::Queue;
 use super::derive;
 use super::error::Error;
 use super::fetched::{CompositionState, Fetched, FoundRelease, Going};
-use super::grants::{Roles, reach};
+use super::grants::{Known, Roles, reach};
 use super::intention::{Intention, intention};
 use super::objects::look;
 use super::release::ReleaseOf;
@@ -100,6 +100,14 @@ struct Reading {
 }
 
 impl Begun {
+    /// A deleted composition whose objects are not ours to remove: another one has a release of this name.
+    fn of_another(releases: Releases, foreign: &GrantsError) -> Self {
+        Self {
+            releases,
+            progress: Progress::Ended(CompositionState::OfAnother(foreign.to_string())),
+        }
+    }
+
     fn has_something_to_do(&self) -> bool {
         match &self.progress {
             Progress::Ended(_) => false,
@@ -120,12 +128,31 @@ async fn begin(
     ctx: &Context,
 ) -> Result<Begun, Error> {
     let mut releases = ctx.releases_of(composition).await?;
+    let roles = Roles::of(
+        composition,
+        name,
+        &ctx.resource,
+        &ctx.account,
+        &ctx.krateo_namespace,
+    );
     let is_new = derive::is_new(composition);
+    let known = if is_new && is_unique {
+        Known::nothing_granted()
+    } else {
+        match roles.known(memory, &ctx.cluster).await {
+            Err(foreign @ GrantsError::Foreign { .. }) if composition.deleting => {
+                return Ok(Begun::of_another(releases, &foreign));
+            }
+            known => known?,
+        }
+    };
     let mut held = Held::new(match memory.records.take() {
         Some(records) => Some(*records),
         // Nothing was granted for it yet, so nothing may be read. There is no release either, unless another one could
         // have its name. If one exists after all, creating the first record finds it.
         None if is_new => is_unique.then(records::Observed::default),
+        // We may not read them yet, and the API server would look through all bindings of the namespace to tell us so.
+        None if roles.are_found_given_to_another(&known) => None,
         None => records(composition, name, &mut releases, ctx).await?,
     });
     let release = ReleaseOf {
@@ -136,13 +163,6 @@ async fn begin(
     let bound = ctx.own_bound();
     let intention = Box::pin(intention(release, &mut held, memory, ctx)).await?;
     let stored = stored(release, held.records(), bound).await?;
-    let roles = Roles::of(
-        composition,
-        name,
-        &ctx.resource,
-        &ctx.account,
-        &ctx.krateo_namespace,
-    );
     let touched: &[Resource] = match &intention {
         Some(intention) => &intention.touched,
         None => &[],
@@ -154,20 +174,10 @@ async fn begin(
         let needed = roles.grants(&permissions);
         (permissions, needed)
     });
-    let is_ungranted = is_new && is_unique;
-    let granted = match roles.remembered(memory).or(is_ungranted.then(Vec::new)) {
-        Some(granted) => Ok(granted),
-        None => {
-            roles
-                .granted_so_far(composition, &permissions, bound, &ctx.cluster)
-                .await
-        }
-    };
-    let granted = match granted {
-        // Objects that another composition has under this name are not ours to remove.
+    let granted = roles.all(known, composition, &permissions, bound, &ctx.cluster);
+    let granted = match granted.await {
         Err(Error::Granted(foreign @ GrantsError::Foreign { .. })) if composition.deleting => {
-            let progress = Progress::Ended(CompositionState::OfAnother(foreign.to_string()));
-            return Ok(Begun { releases, progress });
+            return Ok(Begun::of_another(releases, &foreign));
         }
         granted => granted?,
     };

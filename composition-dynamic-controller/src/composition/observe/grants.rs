@@ -12,11 +12,25 @@ use super::error::Error;
 use crate::composition::bound::OwnBound;
 use crate::composition::memory::Memory;
 
-/// The name and labels of a release's Roles, and the account they are bound to.
+/// The name, the namespace and the labels of a release's Roles, and the account they are bound to.
 pub(super) struct Roles {
     name: String,
+    home: String,
     labels: BTreeMap<String, String>,
     account: Account,
+}
+
+/// The existing grants of a release, as far as they are known.
+pub(super) enum Known {
+    All(Vec<Grant>),
+    /// Only what is granted in the composition's namespace: one grant at most.
+    AtHome(Vec<Grant>),
+}
+
+impl Known {
+    pub(super) fn nothing_granted() -> Self {
+        Self::All(Vec::new())
+    }
 }
 
 impl Roles {
@@ -30,6 +44,7 @@ impl Roles {
     ) -> Self {
         Self {
             name: role_name(&served.plural, &composition.namespace, release),
+            home: composition.namespace.clone(),
             labels: role_labels(composition, krateo_namespace),
             account: account.clone(),
         }
@@ -51,11 +66,32 @@ impl Roles {
         grants.map(|grant| grant.given_to(&self.account)).collect()
     }
 
+    /// The remembered grants; if there are none, those in the composition's namespace are read.
+    ///
+    /// # Errors
+    /// Those of [`Roles::read`].
+    pub(super) async fn known(&self, memory: &Memory, cluster: &Cluster) -> Result<Known, GrantsError> {
+        if let Some(granted) = self.remembered(memory) {
+            return Ok(Known::All(granted));
+        }
+        let home = BTreeSet::from([self.home.as_str()]);
+        Ok(Known::AtHome(self.read(home, cluster).await?))
+    }
+
     /// The remembered grants; none if they have another name, since the release name of a composition can change.
-    pub(super) fn remembered(&self, memory: &Memory) -> Option<Vec<Grant>> {
+    fn remembered(&self, memory: &Memory) -> Option<Vec<Grant>> {
         let granted = memory.granted.as_ref()?.unpack()?;
         let are_ours = granted.iter().all(|grant| grant.name() == self.name);
         are_ours.then_some(granted)
+    }
+
+    /// True if the Role in the composition's namespace was just read, and is not bound to our account: after a move to
+    /// another version it is bound to that of the former controller. A remembered binding can have changed since.
+    pub(super) fn are_found_given_to_another(&self, known: &Known) -> bool {
+        match known {
+            Known::AtHome(granted) => granted.iter().any(|grant| !grant.is_given_to(&self.account)),
+            Known::All(_) => false,
+        }
     }
 
     /// The existing grants in these namespaces; the empty one is the cluster.
@@ -70,15 +106,23 @@ impl Roles {
         inspection::granted(cluster, namespaces, &self.name, &self.labels).await
     }
 
-    /// The existing grants in the namespaces where permissions are needed, and where the release had objects when it
-    /// was last observed.
-    pub(super) async fn granted_so_far(
+    /// All existing grants, given those that are `known`: they are looked for where permissions are needed, and where
+    /// the release had objects when it was last observed.
+    ///
+    /// # Errors
+    /// Those of [`Roles::read`], and when the bound cannot be read.
+    pub(super) async fn all(
         &self,
+        known: Known,
         composition: &Composition,
         needed: &Permissions,
         bound: OwnBound<'_>,
         cluster: &Cluster,
     ) -> Result<Vec<Grant>, Error> {
+        let at_home = match known {
+            Known::All(granted) => return Ok(granted),
+            Known::AtHome(granted) => granted,
+        };
         // A release that was cut off before the status listed its objects has to be found all the same when it is
         // deleted.
         let reach = if composition.deleting && composition.status.managed.is_empty() {
@@ -92,7 +136,11 @@ impl Roles {
             .namespaces()
             .chain(had)
             .chain(reach.iter().map(String::as_str));
-        Ok(self.read(namespaces.collect(), cluster).await?)
+        let elsewhere = namespaces.filter(|namespace| *namespace != self.home).collect();
+        let mut granted = self.read(elsewhere, cluster).await?;
+        granted.extend(at_home);
+        granted.sort_by(|one, other| one.namespace().cmp(other.namespace()));
+        Ok(granted)
     }
 }
 

@@ -186,11 +186,11 @@ fn dry_run() -> String {
 /// The requests of a removal up to the point where it is known that it has no permissions.
 fn without_roles(scenario: &str) -> Script {
     Script::new(scenario)
+        .absent(&role())
         .get(RECORD, record())
         .absent(NEXT)
         .absent(BOUND)
         .absent(&cluster_role())
-        .absent(&role())
 }
 
 fn release(fetched: Fetched) -> FoundRelease {
@@ -236,12 +236,12 @@ async fn what_is_known_of_a_release_is_not_read_again() {
         panic!("{:?}", found.rights.needed)
     };
     let script = Script::new("all permissions, read once and then remembered")
+        .get(&role(), json!(needed))
+        .get(&binding(), json!(bound))
         .get(RECORD, record())
         .absent(NEXT)
         .absent(BOUND)
         .absent(&cluster_role())
-        .get(&role(), json!(needed))
-        .get(&binding(), json!(bound))
         // The owner of the objects, and their health.
         .get(MAP, map())
         .get(MAP, map())
@@ -291,10 +291,6 @@ async fn roles_of_another_composition_end_a_removal() {
         "metadata": {"name": ROLE, "namespace": "team", "labels": {labels::COMPOSITION_ID: "another"}},
     });
     let script = Script::new("another's role")
-        .get(RECORD, record())
-        .absent(NEXT)
-        .absent(BOUND)
-        .absent(&cluster_role())
         .get(&role(), other)
         .absent(&binding());
     let ctx = context(&script, ChartSpec::default()).await;
@@ -303,6 +299,44 @@ async fn roles_of_another_composition_end_a_removal() {
         panic!("the role is another's")
     };
     assert!(why.contains("another composition (UID another)"), "{why}");
+    script.finish();
+}
+
+#[tokio::test]
+async fn records_are_not_read_with_a_role_of_the_controller_before_us() {
+    let script = without_roles("what is needed")
+        .on(Method::PATCH, &dry_run(), |_| {}, 200, json!({}))
+        .get(MAP, map());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let found = fetch(&deleted(), &mut Memory::default(), &ctx).await.unwrap();
+    let needed = release(found).rights.needed;
+    script.finish();
+    let [Grant::Namespaced(role_now, bound)] = &needed[..] else {
+        panic!("{needed:?}")
+    };
+    let mut bound = bound.clone();
+    bound.subjects.as_mut().unwrap()[0].name = "cdc-of-another-version".into();
+
+    let script = Script::new("a role of another controller")
+        .get(&role(), json!(role_now))
+        .get(&binding(), json!(bound))
+        .absent(BOUND)
+        .absent(&cluster_role())
+        .on(Method::PATCH, &dry_run(), |_| {}, 200, json!({}))
+        // An admin may have repaired the remembered binding.
+        .get(RECORD, record())
+        .absent(NEXT)
+        .on(Method::PATCH, &dry_run(), |_| {}, 200, json!({}))
+        .get(MAP, map());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let mut memory = Memory::default();
+    let found = release(fetch(&deleted(), &mut memory, &ctx).await.unwrap());
+    assert_eq!(found.records, None);
+    assert_eq!(found.standing.release, Release::Unreadable);
+    assert!(!found.rights.are_in_place());
+    let found = release(fetch(&deleted(), &mut memory, &ctx).await.unwrap());
+    assert!(found.records.is_some());
+    assert!(!found.rights.are_in_place());
     script.finish();
 }
 
