@@ -14,7 +14,7 @@ use runtime::queue::{Priority, Queue, Seat};
 use runtime::{Backoff, Recorder, Telemetry, Watches, chain};
 
 use super::bound::{BoundCache, OwnBound};
-use super::memory::Memories;
+use super::memory::{Memories, Memory};
 use super::origin::Origin;
 use crate::args::ReadyMeans;
 use crate::backlog::{self, Backlog};
@@ -148,8 +148,18 @@ impl Context {
         self.watches.leave(key);
         self.lookups.leave(key);
         self.types.leave(key);
-        self.memories.forget(key);
+        self.forget_memory(key);
         self.backoff.succeeded(key);
+    }
+
+    /// Forgets what is remembered of a composition and of the objects of its release.
+    pub(crate) fn forget_memory(&self, key: &Key) {
+        self.end_memory(&self.memories.take(key));
+    }
+
+    /// Forgets what is known about the objects in a memory that is not kept.
+    pub(super) fn end_memory(&self, memory: &Memory) {
+        self.releases.forget(memory.objects.objects());
     }
 
     /// Stores the answer to a write to a composition, so that the next pass sees it.

@@ -155,9 +155,4 @@ impl Memories {
         // The map has empty places as well, which are small in this way.
         memories.insert(key, Box::new(memory));
     }
-
-    /// Drops the memory of a composition that is gone.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.take(key);
-    }
 }

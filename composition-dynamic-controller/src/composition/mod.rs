@@ -120,6 +120,22 @@ fn again(next: &Next) -> Again {
 
 async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     let mut memory = ctx.memories.take(key);
+    // Any failure drops the memory.
+    let (next, end) = Box::pin(passes(key, &mut memory, ctx)).await?;
+    match end {
+        End::There => ctx.memories.put(key.clone(), memory),
+        End::Gone => ctx.end_memory(&memory),
+    }
+    Ok(next)
+}
+
+/// How a turn left a composition.
+enum End {
+    There,
+    Gone,
+}
+
+async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, End), Error> {
     let mut corrected = None;
     let mut passes = 0;
     loop {
@@ -143,11 +159,11 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         let mut inputs = observe::inputs(&composition, told, ctx);
         let is_unmoved = |since| ctx.lookups.is_current(key, since);
         if memory.is_settled(inputs, &ctx.watches, is_unmoved, ctx.comparison_interval) {
-            ctx.memories.put(key.clone(), memory);
             if passes == 1 {
                 spans::leave_out();
             }
-            return Ok(Next::After(ctx.resync_interval, Priority::Low));
+            let next = Next::After(ctx.resync_interval, Priority::Low);
+            return Ok((next, End::There));
         }
         if !is_whole && !composition.deleting {
             match now(&id, ctx).await? {
@@ -162,7 +178,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         if passes == 1 {
             tell_of(&composition, ctx);
         }
-        let mut outcome = Box::pin(pass(&id, &composition, &mut memory, ctx)).await;
+        let mut outcome = Box::pin(pass(&id, &composition, memory, ctx)).await;
         match outcome.as_ref().err().and_then(Error::unserved) {
             Some(types) => ctx.types.wait(key, types),
             None => ctx.types.leave(key),
@@ -187,8 +203,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             && let Some(rest) = memory.until_told(COMING_UP)
         {
             memory.leave_records(inputs);
-            ctx.memories.put(key.clone(), memory);
-            return Ok(Next::After(rest, Priority::Normal));
+            return Ok((Next::After(rest, Priority::Normal), End::There));
         }
         let reported = status::report(&id, &composition, &outcome, ctx).await;
         let outcome = outcome?; // the first failure is the one worth returning
@@ -201,22 +216,21 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             | Standing::Waiting
             | Standing::Resting
             | Standing::ObservedOnly => {}
-            Standing::Removed => return Ok(Next::OnChange),
+            Standing::Removed => return Ok((Next::OnChange, End::Gone)),
         }
         if outcome.standing == Standing::UpToDate && outcome.facts.waits_for_objects() {
             memory.leave_records(inputs);
         }
-        ctx.memories.put(key.clone(), memory);
-        return Ok(next_check(&outcome, ctx.resync_interval));
+        return Ok((next_check(&outcome, ctx.resync_interval), End::There));
     }
 }
 
 /// The composition is gone. A turn whose first pass finds that is left out of traces.
-fn gone(passes: usize) -> Next {
+fn gone(passes: usize) -> (Next, End) {
     if passes == 1 {
         spans::leave_out();
     }
-    Next::OnChange
+    (Next::OnChange, End::Gone)
 }
 
 /// Adds definition and release to every log line of the pass, as far as they are known already.

@@ -173,6 +173,11 @@ impl Releases {
         Self { unchanged, ..self }
     }
 
+    /// Forgets what is known about objects that the caller does not look after any more.
+    pub fn forget<'a>(&self, objects: impl Iterator<Item = &'a ObjectId>) {
+        self.settled.forget(objects);
+    }
+
     /// The same, with a listener for every step.
     pub fn told_to(self, listener: Listener) -> Self {
         let listener = Some(listener);
