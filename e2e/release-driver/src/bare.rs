@@ -22,7 +22,12 @@ impl Write {
     async fn send(&self, cluster: &Cluster) -> Result<()> {
         match self {
             Self::Apply(id, object, manager) => {
-                cluster.apply(id, object, &Apply::by(manager)).await?;
+                let how = Apply::by(manager);
+                let how = if is_record(id) { how.metadata_only() } else { how };
+                cluster.apply(id, object, &how).await?;
+            }
+            Self::Merge(id, patch, manager) if is_record(id) => {
+                cluster.merge_returning_metadata(id, patch, manager).await?;
             }
             Self::Merge(id, patch, manager) => {
                 cluster.merge(id, patch, manager).await?;
@@ -39,6 +44,11 @@ impl Write {
         }
         Ok(())
     }
+}
+
+/// Of records, a controller has only the metadata returned.
+fn is_record(id: &ObjectId) -> bool {
+    id.resource().plural == "secrets"
 }
 
 /// Sends writes one after the other, and returns how many there were.

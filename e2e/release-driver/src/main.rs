@@ -10,10 +10,11 @@ mod objects;
 mod reconcile;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
-use cluster::{ClientOptions, Cluster};
+use cluster::{ClientOptions, Cluster, Overrides};
 
 /// Drives many releases through the library as a controller does.
 #[derive(Debug, Parser)]
@@ -93,6 +94,10 @@ struct Bare {
     /// Namespaces of the objects, used in turn.
     #[arg(long, required = true, value_delimiter = ',')]
     namespace: Vec<String>,
+    /// The account of a controller, which makes all writes but those of the user who changes compositions:
+    /// `<namespace>/<name>`. Without it, the user of the kubeconfig makes all.
+    #[arg(long)]
+    account: Option<Account>,
     /// The type of the compositions: group and version.
     #[arg(long)]
     api_version: String,
@@ -101,6 +106,25 @@ struct Bare {
     kind: String,
     /// The chart.
     chart: PathBuf,
+}
+
+/// A ServiceAccount.
+#[derive(Debug, Clone)]
+struct Account {
+    namespace: String,
+    name: String,
+}
+
+impl FromStr for Account {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (namespace, name) = text.split_once('/').context("it is not <namespace>/<name>")?;
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -131,10 +155,28 @@ fn main() -> Result<()> {
 
 /// Connects, under a name of its own in the audit log.
 async fn connect(kubeconfig: &Path, name: &str) -> Result<Cluster> {
-    let options = ClientOptions {
+    Ok(Cluster::new(cluster::client(&options(kubeconfig, name)).await?))
+}
+
+/// The same, to act as `account`.
+async fn connect_as(account: &Account, kubeconfig: &Path, name: &str) -> Result<Cluster> {
+    let Account {
+        namespace,
+        name: account,
+    } = account;
+    let overrides = Overrides {
+        user: Some(format!("system:serviceaccount:{namespace}:{account}")),
+        ..Overrides::default()
+    };
+    Ok(Cluster::new(
+        cluster::client_with(&options(kubeconfig, name), &overrides).await?,
+    ))
+}
+
+fn options(kubeconfig: &Path, name: &str) -> ClientOptions {
+    ClientOptions {
         kubeconfig: Some(kubeconfig.to_owned()),
         context: None,
         user_agent: name.to_owned(),
-    };
-    Ok(Cluster::new(cluster::client(&options).await?))
+    }
 }

@@ -5,6 +5,12 @@ use std::time::Duration;
 
 use crate::profile::ByCause;
 
+/// What the client is called that makes the same writes as an admin.
+pub(crate) const BARE: &str = "bare client";
+
+/// What the client is called that makes them with the permissions of the controller.
+pub(crate) const RESTRICTED: &str = "restricted client";
+
 /// A number for each program: those of the platform, the API server and etcd.
 pub(crate) type ByProgram = BTreeMap<String, f64>;
 
@@ -28,7 +34,7 @@ pub(crate) struct Counts {
     pub(crate) busiest: usize,
 }
 
-/// A phase of the bare client.
+/// A phase of a client that only makes the writes.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bare {
     pub(crate) writes: usize,
@@ -62,6 +68,8 @@ pub(crate) struct Phase {
     pub(crate) platform: Span,
     /// None if no client would write for it.
     pub(crate) bare: Option<Bare>,
+    /// The same writes with the permissions of the controller, if that was measured.
+    pub(crate) restricted: Option<Bare>,
 }
 
 /// Requests while nothing is done.
@@ -104,9 +112,10 @@ impl Figures {
         let (count, namespaces) = (self.count, self.namespaces);
         println!("{count} compositions in {namespaces} namespaces\n");
         println!(
-            "| phase | seconds | bare client | ratio | requests each | writes each | events each | bare writes each |"
+            "| phase | seconds | {BARE} | ratio | {RESTRICTED} | ratio | requests each | writes each | events each | \
+             bare writes each |"
         );
-        println!("|---|---|---|---|---|---|---|---|");
+        println!("|---|---|---|---|---|---|---|---|---|---|");
         for phase in &self.phases {
             println!("{}", self.row(phase));
         }
@@ -118,8 +127,10 @@ impl Figures {
         let mut times = Vec::new();
         for phase in &self.phases {
             times.push((phase.what.to_owned(), &phase.platform.cpu));
-            if let Some(bare) = &phase.bare {
-                times.push((format!("{}, bare client", phase.what), &bare.cpu));
+            for (title, client) in [(BARE, &phase.bare), (RESTRICTED, &phase.restricted)] {
+                if let Some(client) = client {
+                    times.push((format!("{}, {title}", phase.what), &client.cpu));
+                }
             }
         }
         let rests = self.rests.iter();
@@ -158,19 +169,26 @@ impl Figures {
     }
 
     fn row(&self, phase: &Phase) -> String {
-        let Phase { what, platform, bare } = phase;
+        let Phase {
+            what,
+            platform,
+            bare,
+            restricted,
+        } = phase;
         let counts = &platform.counts;
-        let (seconds, ratio, writes) = match bare {
-            Some(bare) => (
-                format!("{:.1}", bare.seconds),
-                format!("{:.2}", platform.seconds / bare.seconds),
-                format!("{:.1}", self.each(bare.writes)),
-            ),
-            None => (String::new(), String::new(), String::new()),
+        let beside = |client: &Option<Bare>| match client {
+            Some(client) => format!("{:.1} | {:.2}", client.seconds, platform.seconds / client.seconds),
+            None => " | ".to_owned(),
+        };
+        let writes = match bare {
+            Some(bare) => format!("{:.1}", self.each(bare.writes)),
+            None => String::new(),
         };
         format!(
-            "| {what} | {:.1} | {seconds} | {ratio} | {:.1} | {:.1} | {:.1} | {writes} |",
+            "| {what} | {:.1} | {} | {} | {:.1} | {:.1} | {:.1} | {writes} |",
             platform.seconds,
+            beside(bare),
+            beside(restricted),
             self.each(counts.requests),
             self.each(counts.writes),
             self.each(counts.events),
@@ -266,20 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_stands_beside_the_bare_client() {
-        let bare = Bare {
+    fn a_phase_stands_beside_the_bare_clients() {
+        let bare = |seconds| Bare {
             writes: 24,
-            seconds: 2.0,
+            seconds,
             cpu: ByProgram::new(),
         };
         let mut phase = Phase {
             what: "install",
             platform: span(3.0),
-            bare: Some(bare),
+            bare: Some(bare(2.0)),
+            restricted: Some(bare(2.5)),
         };
         assert_eq!(
             figures().row(&phase),
-            "| install | 3.0 | 2.0 | 1.50 | 20.0 | 10.0 | 1.0 | 12.0 |"
+            "| install | 3.0 | 2.0 | 1.50 | 2.5 | 1.20 | 20.0 | 10.0 | 1.0 | 12.0 |"
         );
         assert_eq!(
             figures().summary(&phase),
@@ -287,9 +306,10 @@ mod tests {
              writes each, of which 1.0 events"
         );
         phase.bare = None;
+        phase.restricted = None;
         assert_eq!(
             figures().row(&phase),
-            "| install | 3.0 |  |  | 20.0 | 10.0 | 1.0 |  |"
+            "| install | 3.0 |  |  |  |  | 20.0 | 10.0 | 1.0 |  |"
         );
     }
 

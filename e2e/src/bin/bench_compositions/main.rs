@@ -36,9 +36,13 @@ struct Args {
     /// How many namespaces they are spread over.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     namespaces: u32,
-    /// How many releases the bare client makes, if not as many; its times are scaled.
+    /// How many releases the bare client makes as the admin, if not as many; its times are scaled.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     bare: Option<u32>,
+    /// The bare client also makes the same writes as the account of the controller, which does not run meanwhile: with a
+    /// Role and a binding for each release, and subject to the policies on the controller.
+    #[arg(long)]
+    restricted: bool,
     /// A folder for profiles of the API server's processor time in each phase, which `go tool pprof` reads. A table shows
     /// what the time is spent on.
     #[arg(long)]
@@ -48,16 +52,23 @@ struct Args {
     idle_seconds: u64,
 }
 
-/// Namespace of the definition and its controller, and the prefix of the compositions' namespaces.
+/// Namespace of the definition, and the prefix of the compositions' namespaces.
 const NAMESPACE: &str = "bench";
 
 /// The prefix of the bare client's namespaces.
 const BARE_NAMESPACE: &str = "bench-bare";
 
+/// The prefix of its namespaces when it acts as the controller.
+const RESTRICTED_NAMESPACE: &str = "bench-restricted";
+
 /// The type of the bare client's compositions: that of the chart under other names, so nobody reconciles it.
 const BARE_GROUP: &str = "bench.invalid";
 const BARE_KIND: &str = "Bare";
 const BARE_PLURAL: &str = "bares";
+
+/// The group and the kind of the type that is generated from the chart.
+const GROUP: &str = "composition.krateo.io";
+const KIND: &str = "Bench";
 
 /// For how many seconds each profile of the API server lasts.
 const PROFILED: u32 = 10;
@@ -99,6 +110,7 @@ fn main() -> Result<()> {
         count: args.compositions,
         namespaces: args.namespaces,
         bare_count: args.bare.map_or(args.compositions, |bare| bare as usize),
+        is_restricted_too: args.restricted,
         profiles: args.profiles,
     };
     bench.run(Duration::from_secs(args.idle_seconds))
@@ -110,6 +122,7 @@ struct Bench {
     count: usize,
     namespaces: u32,
     bare_count: usize,
+    is_restricted_too: bool,
     profiles: Option<PathBuf>,
 }
 
@@ -117,20 +130,26 @@ impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
         self.make_bare_type()?;
-        let mut bare = self.bare()?;
+        let mut bare = self.bare(&Client::bare())?;
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
         self.define(&self.push(FIRST.0)?, FIRST)?;
         std::thread::sleep(SETTLED);
+        let mut restricted = if self.is_restricted_too {
+            self.restricted()?
+        } else {
+            BTreeMap::new()
+        };
         let mut memory = vec![("empty", self.memory()?)];
         let mut phase = |what: &'static str, platform: Span| Phase {
             what,
             platform,
             bare: bare.remove(what),
+            restricted: restricted.remove(what),
         };
         let install = self.profiled("install", || {
             self.apply(&self.objects(FIRST, "one"))?;
-            self.wait_until_all(is_up)
+            self.wait_until_all(FIRST.1, is_up)
         })?;
         let mut phases = vec![phase("install", install)];
         memory.push(("with all", self.memory()?));
@@ -138,13 +157,13 @@ impl Bench {
         let mut rests = vec![self.rest("idle", idle)?];
         let change = self.profiled("change", || {
             self.apply(&self.objects(FIRST, "two"))?;
-            self.wait_until_all(is_up)
+            self.wait_until_all(FIRST.1, is_up)
         })?;
         phases.push(phase("change", change));
         let url = self.push(SECOND.0)?;
         let bump = self.profiled("bump", || {
             self.define(&url, SECOND)?;
-            self.wait_until_all(|event, object| {
+            self.wait_until_all(SECOND.1, |event, object| {
                 is_up(event, object) && object["status"]["helmChartVersion"] == SECOND.0
             })
         })?;
@@ -234,20 +253,19 @@ impl Bench {
         Ok(())
     }
 
-    /// What the API server spent its time on in each phase of the bare client and of the platform.
+    /// What the API server spent its time on in each phase of the other clients and of the platform.
     fn read_profiles(&self) -> Result<Vec<Profiled>> {
         let Some(folder) = &self.profiles else {
             return Ok(Vec::new());
         };
+        let clients = [Client::BARE_TITLE, Client::RESTRICTED_TITLE];
+        let clients = &clients[..if self.is_restricted_too { 2 } else { 1 }];
         let phases = PHASES.iter().flat_map(|phase| {
-            [
-                (
-                    format!("{phase}, bare client"),
-                    bare_phase(phase),
-                    self.bare_count,
-                ),
-                ((*phase).to_owned(), (*phase).to_owned(), self.count),
-            ]
+            let of_clients = clients.iter().map(move |title| {
+                let releases = self.releases_of(title == &Client::RESTRICTED_TITLE);
+                (format!("{phase}, {title}"), file_phase(phase, title), releases)
+            });
+            of_clients.chain([((*phase).to_owned(), (*phase).to_owned(), self.count)])
         });
         let read = |(title, phase, compositions): (String, String, usize)| {
             let mut times = ByCause::default();
@@ -297,9 +315,9 @@ impl Bench {
 
     fn delete_all(&self) -> Result<()> {
         // Begun before, so that none is gone unseen.
-        let watch = Watch::start(&self.site, is_gone)?;
+        let watch = Watch::start(&self.site, SECOND.1, is_gone)?;
         self.drive("delete", &self.objects(SECOND, "three"))?;
-        self.follow(watch, is_gone)
+        self.follow(watch, SECOND.1, is_gone)
     }
 
     /// Namespace and name of a composition.
@@ -321,7 +339,7 @@ impl Bench {
             "spec": {"chart": {"url": url, "version": version, "plainHTTP": true}},
         });
         platform::apply(&self.site, &definition.to_string())?;
-        let served = format!("composition.krateo.io/{of_type}");
+        let served = format!("{GROUP}/{of_type}");
         wait_until("the definition to be ready", || {
             let text = self.kubectl(&["get", "compositiondefinitions", "bench", "--output", "json"])?;
             let found: Value = serde_json::from_str(&text)?;
@@ -335,8 +353,8 @@ impl Bench {
             .map(|number| {
                 let (namespace, name) = self.place_of(number);
                 json!({
-                    "apiVersion": format!("composition.krateo.io/{version}"),
-                    "kind": "Bench",
+                    "apiVersion": format!("{GROUP}/{version}"),
+                    "kind": KIND,
                     "metadata": {"name": name, "namespace": namespace},
                     "spec": {"greeting": greeting},
                 })
@@ -364,13 +382,13 @@ impl Bench {
     }
 
     /// Waits until `is_so` holds for all compositions.
-    fn wait_until_all(&self, is_so: Holds) -> Result<()> {
-        self.follow(Watch::start(&self.site, is_so)?, is_so)
+    fn wait_until_all(&self, version: &str, is_so: Holds) -> Result<()> {
+        self.follow(Watch::start(&self.site, version, is_so)?, version, is_so)
     }
 
     /// Waits until a watch has seen that it holds for all compositions. It watches, because polling would use the
     /// processors that are measured. Only after some time without an event are all of them read.
-    fn follow(&self, mut watch: Watch, is_so: Holds) -> Result<()> {
+    fn follow(&self, mut watch: Watch, version: &str, is_so: Holds) -> Result<()> {
         let begun = Instant::now();
         let mut there = BTreeSet::new();
         while there.len() < self.count {
@@ -391,7 +409,7 @@ impl Bench {
                 Err(why) => {
                     // The API server ends a watch after half an hour or more.
                     if why == RecvTimeoutError::Disconnected {
-                        watch = Watch::start(&self.site, is_so)?;
+                        watch = Watch::start(&self.site, version, is_so)?;
                     }
                     there = self.those(is_so)?;
                 }
@@ -545,19 +563,91 @@ impl Bench {
         self.site.run(self.site.kubectl(waiting)).map(drop)
     }
 
+    /// The same writes by a client that decides nothing, with the account of the controller.
+    fn restricted(&self) -> Result<BTreeMap<String, Bare>> {
+        let places = self.places(RESTRICTED_NAMESPACE);
+        self.make_namespaces(&places)?;
+        let controller = format!("benches-{}-controller", FIRST.1);
+        let account = self.account_of(&controller)?;
+        // The policies ask whether a namespace contains compositions; core-provider says that of those that exist already.
+        let holds_compositions = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": RESTRICTED_NAMESPACE},
+                "rules": [{
+                    "apiGroups": [GROUP], "resources": ["benches/permissions"], "resourceNames": places,
+                    "verbs": ["grant"],
+                }],
+            },
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": RESTRICTED_NAMESPACE},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": RESTRICTED_NAMESPACE,
+                },
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": platform::NAMESPACE}],
+            },
+        ]});
+        platform::apply(&self.site, &holds_compositions.to_string())?;
+        self.kubectl(&[
+            "annotate",
+            "compositiondefinitions",
+            "bench",
+            "krateo.io/paused=true",
+        ])?;
+        self.of_platform(&["scale", "deployment", &controller, "--replicas=0"])?;
+        wait_until("the controller to be gone", || {
+            let pods = self.of_platform(&["get", "pods", "--output=name"])?;
+            Ok(!pods.contains(&controller))
+        })?;
+        let phases = self.bare(&Client::restricted(account))?;
+        self.of_platform(&["scale", "deployment", &controller, "--replicas=1"])?;
+        self.of_platform(&["rollout", "status", "deployment", &controller])?;
+        self.kubectl(&["annotate", "compositiondefinitions", "bench", "krateo.io/paused-"])?;
+        for kind in ["clusterrole", "clusterrolebinding"] {
+            self.kubectl(&["delete", kind, RESTRICTED_NAMESPACE])?;
+        }
+        std::thread::sleep(SETTLED);
+        Ok(phases)
+    }
+
+    /// The account of a controller.
+    fn account_of(&self, controller: &str) -> Result<String> {
+        let found = self.of_platform(&["get", "deployment", controller, "--output=json"])?;
+        let found: Value = serde_json::from_str(&found)?;
+        let account = found["spec"]["template"]["spec"]["serviceAccountName"].as_str();
+        Ok(account.context("the controller has no account")?.to_owned())
+    }
+
+    /// Runs kubectl in the platform's namespace.
+    fn of_platform(&self, arguments: &[&str]) -> Result<String> {
+        let namespaced = ["--namespace", platform::NAMESPACE];
+        self.site
+            .run(self.site.kubectl([&namespaced[..], arguments].concat()))
+    }
+
+    /// How many releases a client makes. With fewer bindings in a namespace, a restricted one would be faster.
+    fn releases_of(&self, is_restricted: bool) -> usize {
+        if is_restricted {
+            self.count
+        } else {
+            self.bare_count
+        }
+    }
+
     /// The same writes by a client that decides nothing, by phase: what the API server itself takes for them.
-    fn bare(&self) -> Result<BTreeMap<String, Bare>> {
+    fn bare(&self, client: &Client) -> Result<BTreeMap<String, Bare>> {
         let mut command = Command::new(image::binary("release-driver")?);
         command.arg("bare").arg("--kubeconfig").arg(self.kubeconfig()?);
-        let places = self.places(BARE_NAMESPACE);
+        let places = self.places(client.namespace);
         command.args(["--namespace", &places.join(",")]);
-        command.args(["--at-once", WORKERS, "--releases", &self.bare_count.to_string()]);
-        command.args([
-            "--api-version",
-            &format!("{BARE_GROUP}/{}", FIRST.1),
-            "--kind",
-            BARE_KIND,
-        ]);
+        let releases = self.releases_of(client.account.is_some());
+        command.args(["--at-once", WORKERS, "--releases", &releases.to_string()]);
+        let api_version = format!("{}/{}", client.group, FIRST.1);
+        command.args(["--api-version", &api_version, "--kind", client.kind]);
+        if let Some(account) = &client.account {
+            command.args(["--account", &format!("{}/{account}", platform::NAMESPACE)]);
+        }
         command.arg(image::root().join("e2e/charts/bench"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
@@ -566,23 +656,29 @@ impl Bench {
         let mut phases = BTreeMap::new();
         // It begins a phase when it reads a line, and says one when the phase has ended.
         for phase in PHASES {
-            let (line, cpu) = self.while_profiling(&bare_phase(phase), || {
+            let (line, cpu) = self.while_profiling(&file_phase(phase, client.title), || {
                 let before = cpu_of_servers()?;
                 writeln!(begin)?;
-                let line = lines.next().context("the bare client ended")??;
+                let line = lines
+                    .next()
+                    .with_context(|| format!("the {} ended", client.title))??;
                 Ok((line, since(&before, &cpu_of_servers()?)))
             })?;
             let (name, mut bare) = read_phase(&line).with_context(|| format!("no figures: {line:?}"))?;
-            ensure!(name == phase, "the bare client did {name} instead of {phase}");
+            ensure!(
+                name == phase,
+                "the {} did {name} instead of {phase}",
+                client.title
+            );
             bare.cpu = cpu;
             progress(format_args!(
-                "bare client, {name}: {} writes in {:.2} s",
-                bare.writes, bare.seconds
+                "{}, {name}: {} writes in {:.2} s",
+                client.title, bare.writes, bare.seconds
             ));
-            phases.insert(name, bare.scaled(self.bare_count, self.count));
+            phases.insert(name, bare.scaled(releases, self.count));
         }
         drop(begin);
-        ensure!(child.wait()?.success(), "the bare client failed");
+        ensure!(child.wait()?.success(), "the {} failed", client.title);
         let deleting = ["delete", "namespace"].map(str::to_owned);
         self.site.run(self.site.kubectl(deleting.iter().chain(&places)))?;
         Ok(phases)
@@ -599,12 +695,12 @@ impl Bench {
     }
 }
 
-/// What is done to compositions by the platform and by the bare client, in this order.
+/// What is done to compositions by the platform and by each client, in this order.
 const PHASES: [&str; 4] = ["install", "change", "bump", "delete"];
 
-/// A phase of the bare client in the names of files.
-fn bare_phase(phase: &str) -> String {
-    format!("{phase}-bare-client")
+/// A phase of a client in the names of files.
+fn file_phase(phase: &str, client: &str) -> String {
+    format!("{phase}-{}", client.replace(' ', "-"))
 }
 
 /// The existing profiles of a phase.
@@ -640,9 +736,11 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(site: &Site, is_so: Holds) -> Result<Self> {
-        let mut command = site.kubectl(["get", "benches", "--all-namespaces"]);
-        command.args(["--watch", "--output-watch-events", "--output", "json"]);
+    /// Watches through the version that the controller watches, so that the API server encodes each object once for both,
+    /// and unread by kubectl: the processors are measured.
+    fn start(site: &Site, version: &str, is_so: Holds) -> Result<Self> {
+        let path = format!("/apis/{GROUP}/{version}/benches?watch=true");
+        let mut command = site.kubectl(["get", "--raw", &path]);
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
         let (tell, told) = channel();
@@ -665,6 +763,43 @@ impl Drop for Watch {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A client that only makes the writes of a controller.
+struct Client {
+    title: &'static str,
+    /// The prefix of its namespaces.
+    namespace: &'static str,
+    /// The type of its compositions.
+    group: &'static str,
+    kind: &'static str,
+    /// The account that it acts as, if it is not that of the admin.
+    account: Option<String>,
+}
+
+impl Client {
+    const BARE_TITLE: &str = figures::BARE;
+    const RESTRICTED_TITLE: &str = figures::RESTRICTED;
+
+    fn bare() -> Self {
+        Self {
+            title: Self::BARE_TITLE,
+            namespace: BARE_NAMESPACE,
+            group: BARE_GROUP,
+            kind: BARE_KIND,
+            account: None,
+        }
+    }
+
+    fn restricted(account: String) -> Self {
+        Self {
+            title: Self::RESTRICTED_TITLE,
+            namespace: RESTRICTED_NAMESPACE,
+            group: GROUP,
+            kind: KIND,
+            account: Some(account),
+        }
     }
 }
 
@@ -711,7 +846,7 @@ fn since(before: &Used, now: &Used) -> ByProgram {
     used
 }
 
-/// Reads what the bare client says about a phase: its name, its writes, and its seconds.
+/// Reads what a client says about a phase: its name, its writes, and its seconds.
 fn read_phase(line: &str) -> Option<(String, Bare)> {
     let mut words = line.split_whitespace();
     let (name, writes, seconds) = (words.next()?, words.next()?, words.next()?);
