@@ -61,14 +61,23 @@ pub(crate) async fn send(writes: &[Write], cluster: &Cluster) -> Result<usize> {
 
 /// The writes of one install, in their order.
 pub(crate) async fn install(cluster: &Cluster, desired: &Desired) -> Result<Vec<Write>> {
-    let (id, pending) = record(cluster, desired, 1, Status::PendingInstall).await?;
-    let mut writes = vec![Write::Apply(id, pending, HELM)];
-    for (id, object) in objects(cluster, desired).await? {
-        writes.push(Write::Apply(id, object, HELM));
-    }
-    let (id, deployed) = record(cluster, desired, 1, Status::Deployed).await?;
-    writes.push(Write::Merge(id, deployed, HELM));
-    Ok(writes)
+    let (of_record, pending) = record(cluster, desired, 1, Status::PendingInstall).await?;
+    let (_, deployed) = record(cluster, desired, 1, Status::Deployed).await?;
+    let objects = objects(cluster, desired).await?;
+    Ok(installing(of_record, [pending, deployed], objects))
+}
+
+/// The writes of one install: the record, pending and then deployed, and the objects in between.
+pub(crate) fn installing(
+    of_record: ObjectId,
+    [pending, deployed]: [Value; 2],
+    objects: Vec<(ObjectId, Value)>,
+) -> Vec<Write> {
+    let mut writes = vec![Write::Apply(of_record.clone(), pending, HELM)];
+    let objects = objects.into_iter();
+    writes.extend(objects.map(|(id, object)| Write::Apply(id, object, HELM)));
+    writes.push(Write::Merge(of_record, deployed, HELM));
+    writes
 }
 
 /// The objects of a release, without its record.

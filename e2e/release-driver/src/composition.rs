@@ -181,10 +181,7 @@ impl Composition<'_> {
         let (_, deployed) = self.record(1, Status::Deployed).await?;
         let to_record = Access::to("create", of_record.resource(), of_record.namespace());
         let to_record = to_record.named(of_record.name());
-        let mut rest = vec![Write::Apply(of_record.clone(), pending, HELM)];
-        let objects = self.objects().await?.into_iter();
-        rest.extend(objects.map(|(id, object)| Write::Apply(id, object, HELM)));
-        rest.push(Write::Merge(of_record, deployed, HELM));
+        let mut rest = bare::installing(of_record, [pending, deployed], self.objects().await?);
         rest.extend(self.told(Phase::Install).await?);
         Ok(Writes {
             by_user: Write::Apply(id, itself, MANAGER),

@@ -152,7 +152,7 @@ async fn begin(
         // have its name. If one exists after all, creating the first record finds it.
         None if is_new => is_unique.then(records::Observed::default),
         // We may not read them yet, and the API server would look through all bindings of the namespace to tell us so.
-        None if roles.are_found_given_to_another(&known) => None,
+        None if roles.are_bound_to_another_account(&known) => None,
         None => records(composition, name, &mut releases, ctx).await?,
     });
     let release = ReleaseOf {

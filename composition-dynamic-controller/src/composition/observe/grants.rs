@@ -87,7 +87,7 @@ impl Roles {
 
     /// True if the Role in the composition's namespace was just read, and is not bound to our account: after a move to
     /// another version it is bound to that of the former controller. A remembered binding can have changed since.
-    pub(super) fn are_found_given_to_another(&self, known: &Known) -> bool {
+    pub(super) fn are_bound_to_another_account(&self, known: &Known) -> bool {
         match known {
             Known::AtHome(granted) => granted.iter().any(|grant| !grant.is_given_to(&self.account)),
             Known::All(_) => false,

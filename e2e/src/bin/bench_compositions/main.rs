@@ -130,7 +130,7 @@ impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
         self.make_bare_type()?;
-        let mut bare = self.bare(&Client::bare())?;
+        let mut bare = self.bare(&Client::bare(self.bare_count))?;
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
         self.define(&self.push(FIRST.0)?, FIRST)?;
@@ -258,12 +258,14 @@ impl Bench {
         let Some(folder) = &self.profiles else {
             return Ok(Vec::new());
         };
-        let clients = [Client::BARE_TITLE, Client::RESTRICTED_TITLE];
+        let clients = [
+            (figures::BARE, self.bare_count),
+            (figures::RESTRICTED, self.count),
+        ];
         let clients = &clients[..if self.is_restricted_too { 2 } else { 1 }];
         let phases = PHASES.iter().flat_map(|phase| {
-            let of_clients = clients.iter().map(move |title| {
-                let releases = self.releases_of(title == &Client::RESTRICTED_TITLE);
-                (format!("{phase}, {title}"), file_phase(phase, title), releases)
+            let of_clients = clients.iter().map(move |(title, releases)| {
+                (format!("{phase}, {title}"), file_phase(phase, title), *releases)
             });
             of_clients.chain([((*phase).to_owned(), (*phase).to_owned(), self.count)])
         });
@@ -569,7 +571,8 @@ impl Bench {
         self.make_namespaces(&places)?;
         let controller = format!("benches-{}-controller", FIRST.1);
         let account = self.account_of(&controller)?;
-        // The policies ask whether a namespace contains compositions; core-provider says that of those that exist already.
+        // The policies accept a Role only in a namespace with compositions. core-provider keeps a list of those, which a
+        // namespace joins with its first composition, so it is too late for the first writes here.
         let holds_compositions = json!({"apiVersion": "v1", "kind": "List", "items": [
             {
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -600,7 +603,7 @@ impl Bench {
             let pods = self.of_platform(&["get", "pods", "--output=name"])?;
             Ok(!pods.contains(&controller))
         })?;
-        let phases = self.bare(&Client::restricted(account))?;
+        let phases = self.bare(&Client::restricted(self.count, account))?;
         self.of_platform(&["scale", "deployment", &controller, "--replicas=1"])?;
         self.of_platform(&["rollout", "status", "deployment", &controller])?;
         self.kubectl(&["annotate", "compositiondefinitions", "bench", "krateo.io/paused-"])?;
@@ -626,23 +629,13 @@ impl Bench {
             .run(self.site.kubectl([&namespaced[..], arguments].concat()))
     }
 
-    /// How many releases a client makes. With fewer bindings in a namespace, a restricted one would be faster.
-    fn releases_of(&self, is_restricted: bool) -> usize {
-        if is_restricted {
-            self.count
-        } else {
-            self.bare_count
-        }
-    }
-
     /// The same writes by a client that decides nothing, by phase: what the API server itself takes for them.
     fn bare(&self, client: &Client) -> Result<BTreeMap<String, Bare>> {
         let mut command = Command::new(image::binary("release-driver")?);
         command.arg("bare").arg("--kubeconfig").arg(self.kubeconfig()?);
         let places = self.places(client.namespace);
         command.args(["--namespace", &places.join(",")]);
-        let releases = self.releases_of(client.account.is_some());
-        command.args(["--at-once", WORKERS, "--releases", &releases.to_string()]);
+        command.args(["--at-once", WORKERS, "--releases", &client.releases.to_string()]);
         let api_version = format!("{}/{}", client.group, FIRST.1);
         command.args(["--api-version", &api_version, "--kind", client.kind]);
         if let Some(account) = &client.account {
@@ -675,7 +668,7 @@ impl Bench {
                 "{}, {name}: {} writes in {:.2} s",
                 client.title, bare.writes, bare.seconds
             ));
-            phases.insert(name, bare.scaled(releases, self.count));
+            phases.insert(name, bare.scaled(client.releases, self.count));
         }
         drop(begin);
         ensure!(child.wait()?.success(), "the {} failed", client.title);
@@ -736,8 +729,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Watches through the version that the controller watches, so that the API server encodes each object once for both,
-    /// and unread by kubectl: the processors are measured.
+    /// Both cores are measured, so this costs as little as possible: kubectl passes the events on as they are, and the
+    /// version is the one that the controller watches, so the API server encodes each object once for both.
     fn start(site: &Site, version: &str, is_so: Holds) -> Result<Self> {
         let path = format!("/apis/{GROUP}/{version}/benches?watch=true");
         let mut command = site.kubectl(["get", "--raw", &path]);
@@ -769,6 +762,8 @@ impl Drop for Watch {
 /// A client that only makes the writes of a controller.
 struct Client {
     title: &'static str,
+    /// How many it makes. With fewer bindings in a namespace, a restricted one would be faster.
+    releases: usize,
     /// The prefix of its namespaces.
     namespace: &'static str,
     /// The type of its compositions.
@@ -779,12 +774,10 @@ struct Client {
 }
 
 impl Client {
-    const BARE_TITLE: &str = figures::BARE;
-    const RESTRICTED_TITLE: &str = figures::RESTRICTED;
-
-    fn bare() -> Self {
+    fn bare(releases: usize) -> Self {
         Self {
-            title: Self::BARE_TITLE,
+            title: figures::BARE,
+            releases,
             namespace: BARE_NAMESPACE,
             group: BARE_GROUP,
             kind: BARE_KIND,
@@ -792,9 +785,10 @@ impl Client {
         }
     }
 
-    fn restricted(account: String) -> Self {
+    fn restricted(releases: usize, account: String) -> Self {
         Self {
-            title: Self::RESTRICTED_TITLE,
+            title: figures::RESTRICTED,
+            releases,
             namespace: RESTRICTED_NAMESPACE,
             group: GROUP,
             kind: KIND,
