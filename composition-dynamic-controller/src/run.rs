@@ -37,7 +37,7 @@ use crate::metrics::{CutOff, PassMetrics};
 use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::types::AwaitedTypes;
-use crate::watches::watches;
+use crate::watches::{sightings, watches};
 
 /// How many compositions are listed per page. Each may have more than a MiB of text, and a page is in memory while it
 /// is read.
@@ -256,8 +256,8 @@ impl Args {
                     .context("could not watch the CompositionDefinitions")?,
             ),
         };
+        let watches = Arc::new(watches(cluster.clone(), &resource, queue.clone()));
         Ok(Context {
-            watches: watches(cluster.clone(), &resource, queue.clone()),
             lookups: Lookups::new(cluster.clone(), queue.clone()),
             types: AwaitedTypes::new(cluster.clone(), queue.clone()),
             memories: Memories::default(),
@@ -289,7 +289,9 @@ impl Args {
                 .in_place_of(self.places().flat_map(|place| {
                     let leases = shards.leases().iter();
                     leases.map(move |lease| release::writer(place, lease))
-                })),
+                }))
+                .seen_by(sightings(&watches)),
+            watches,
             release_key: self.release_key(&resource, &cluster)?,
             inspector: Inspector::new(
                 self.url_chart_inspector.clone(),

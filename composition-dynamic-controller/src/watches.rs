@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::labels;
 use cluster::{Cluster, ResourceId};
+use helm_client::release::Sightings;
 use kube::ResourceExt as _;
 use runtime::Watches;
 use runtime::queue::{Priority, Queue};
@@ -20,8 +21,19 @@ pub(crate) fn watches(cluster: Cluster, served: &ResourceId, queue: Arc<Queue<Ke
         labels::COMPOSITION_RESOURCE,
         served.plural
     );
-    Watches::new(cluster, selector, owner, move |key| {
+    let watches = Watches::new(cluster, selector, owner, move |key| {
         queue.add(key, Priority::Normal);
+    });
+    watches.remembering(labels::COMPOSITION_ID)
+}
+
+/// Which objects the watches have seen with the label of a composition.
+pub(crate) fn sightings(watches: &Arc<Watches<Key>>) -> Sightings {
+    let watches = watches.clone();
+    Arc::new(move |id, parent| {
+        // This is the label that the watches remember.
+        let is_composition = parent.label == labels::COMPOSITION_ID;
+        is_composition.then(|| watches.version_with_label(id, &parent.uid))?
     })
 }
 

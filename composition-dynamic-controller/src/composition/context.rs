@@ -52,7 +52,7 @@ pub(crate) struct Context {
     pub(crate) backlog: Arc<Backlog>,
     /// Where the charts come from.
     pub(crate) origin: Origin,
-    pub(crate) watches: Watches<Key>,
+    pub(crate) watches: Arc<Watches<Key>>,
     pub(crate) lookups: Lookups,
     pub(crate) types: AwaitedTypes,
     pub(crate) memories: Memories,

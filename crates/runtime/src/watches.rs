@@ -42,13 +42,29 @@ pub struct Watches<K> {
     scopes: Mutex<HashMap<Scope, Watch<K>>>,
 }
 
-/// How the owner of an object is found, and who is notified when it changes.
+/// What is remembered of an object, and who is notified when it changes.
 #[derive(Clone)]
 struct Reading<K> {
-    owner: fn(&Metadata) -> Option<K>,
+    remembered: Remembered<K>,
     told: Arc<dyn Fn(K) + Send + Sync>,
     failed: Arc<dyn Fn() + Send + Sync>,
 }
+
+/// What is remembered of an object.
+struct Remembered<K> {
+    /// Finds its owner.
+    owner: fn(&Metadata) -> Option<K>,
+    /// The label whose value is remembered.
+    label: Option<&'static str>,
+}
+
+impl<K> Clone for Remembered<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Remembered<K> {}
 
 /// The most objects of one kind and namespace that are remembered; further ones are `Sight::Unknown`.
 const MOST_OBJECTS: usize = 50_000;
@@ -110,6 +126,8 @@ struct CachedObject<K> {
     version: String,
     /// The owner that its metadata names.
     owner: Option<K>,
+    /// The value of the label that is remembered.
+    label: Option<Box<str>>,
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
@@ -124,7 +142,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
             cluster,
             selector,
             reading: Reading {
-                owner,
+                remembered: Remembered { owner, label: None },
                 told: Arc::new(told),
                 failed: Arc::new(|| {}),
             },
@@ -137,6 +155,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
     #[must_use]
     pub fn when_one_fails(mut self, failed: impl Fn() + Send + Sync + 'static) -> Self {
         self.reading.failed = Arc::new(failed);
+        self
+    }
+
+    /// The same, remembering the value of this label for [`Watches::version_with_label`].
+    #[must_use]
+    pub fn remembering(mut self, label: &'static str) -> Self {
+        self.reading.remembered.label = Some(label);
         self
     }
 
@@ -190,16 +215,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
 
     /// True if the object has this resource version according to a watch that has not failed lately.
     pub fn confirms(&self, id: &ObjectId, version: &str) -> bool {
+        self.believed(id, |seen| seen.version == version).is_some()
+    }
+
+    /// The resource version at which the object was last seen, if the remembered label ([`Watches::remembering`]) had
+    /// this value then, and the watch has not failed lately.
+    pub fn version_with_label(&self, id: &ObjectId, value: &str) -> Option<String> {
+        self.believed(id, |seen| seen.label.as_deref() == Some(value))
+    }
+
+    /// The resource version at which a watch that has not failed lately saw the object, if it was like this.
+    fn believed(&self, id: &ObjectId, is_like: impl Fn(&CachedObject<K>) -> bool) -> Option<String> {
         let scopes = self.lock();
-        let Some(watch) = scopes.get(&Scope::of(id)) else {
-            return false;
-        };
-        let state = lock(&watch.state);
+        let state = lock(&scopes.get(&Scope::of(id))?.state);
         let has_failed = state
             .failed
             .is_some_and(|failed| failed.elapsed() < FAILED_LATELY);
-        let cached = state.objects.get(id.name());
-        !has_failed && !version.is_empty() && cached.is_some_and(|cached| cached.version == version)
+        let seen = state.objects.get(id.name()).filter(|seen| is_like(seen))?;
+        (!has_failed && !seen.version.is_empty()).then(|| seen.version.clone())
     }
 
     fn begin(&self, scope: &Scope) -> Watch<K> {
@@ -232,7 +265,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
             tokio::pin!(events);
             while let Some(event) = events.next().await {
                 let mut state = lock(&theirs);
-                let mut moved = state.take(event, reading.owner);
+                let mut moved = state.take(event, reading.remembered);
                 // Anyone who may write labels can name any owner.
                 moved.retain(|key| state.users.contains(key));
                 drop(state);
@@ -263,7 +296,7 @@ impl Scope {
 
 impl<K: Hash + Eq + Clone> WatchState<K> {
     /// Processes an event of the watch, and returns the owners whose objects changed.
-    fn take(&mut self, event: Event<Metadata>, owner: fn(&Metadata) -> Option<K>) -> Vec<K> {
+    fn take(&mut self, event: Event<Metadata>, remembered: Remembered<K>) -> Vec<K> {
         match event {
             Event::Init => {
                 self.listing.clear();
@@ -274,7 +307,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
             Event::InitApply(object) => {
                 if self.listing.len() < MOST_OBJECTS {
                     self.listing
-                        .insert(object.name_any(), CachedObject::of(&object, owner));
+                        .insert(object.name_any(), CachedObject::of(&object, remembered));
                 } else {
                     self.has_more = true;
                 }
@@ -283,7 +316,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
             Event::InitDone => self.relisted(),
             Event::Apply(object) => {
                 self.last_event = object.resource_version();
-                let now = CachedObject::of(&object, owner);
+                let now = CachedObject::of(&object, remembered);
                 let version = now.version.clone();
                 let owner = now.owner.clone();
                 if self.objects.len() >= MOST_OBJECTS && !self.objects.contains_key(&object.name_any()) {
@@ -326,10 +359,12 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
 }
 
 impl<K> CachedObject<K> {
-    fn of(object: &Metadata, owner: fn(&Metadata) -> Option<K>) -> Self {
+    fn of(object: &Metadata, remembered: Remembered<K>) -> Self {
+        let value = remembered.label.and_then(|label| object.labels().get(label));
         Self {
             version: object.resource_version().unwrap_or_default(),
-            owner: owner(object),
+            owner: (remembered.owner)(object),
+            label: value.map(|value| value.as_str().into()),
         }
     }
 }
@@ -363,6 +398,11 @@ mod tests {
         object.labels().get("owner").cloned()
     }
 
+    const REMEMBERED: Remembered<String> = Remembered {
+        owner,
+        label: Some("owner"),
+    };
+
     #[tokio::test]
     async fn watches_are_limited_and_one_that_ends_makes_room() {
         use k8s_openapi::api::core::v1::ConfigMap;
@@ -394,29 +434,33 @@ mod tests {
         let state = watches.lock()[&Scope::of(&id)].state.clone();
         assert!(!watches.confirms(&id, "1"), "it is not listed yet");
         for event in [Event::Init, Event::InitApply(object("1")), Event::InitDone] {
-            lock(&state).take(event, owner);
+            lock(&state).take(event, REMEMBERED);
         }
         lock(&state).failed = None;
         assert!(watches.confirms(&id, "1"));
         assert!(!watches.confirms(&id, "2"));
+        let labelled = |value| watches.version_with_label(&id, value);
+        assert_eq!(labelled("team/shop").as_deref(), Some("1"));
+        assert_eq!(labelled("team/other"), None);
         let now = Instant::now();
         for (failed, is_believed) in [(now, false), (now.checked_sub(FAILED_LATELY).unwrap(), true)] {
             lock(&state).failed = Some(failed);
             assert_eq!(watches.confirms(&id, "1"), is_believed);
+            assert_eq!(labelled("team/shop").is_some(), is_believed);
         }
     }
 
     #[test]
     fn only_changes_are_reported() {
         let mut state = WatchState::default();
-        assert!(state.take(Event::Init, owner).is_empty());
-        assert!(state.take(Event::InitApply(object("1")), owner).is_empty());
+        assert!(state.take(Event::Init, REMEMBERED).is_empty());
+        assert!(state.take(Event::InitApply(object("1")), REMEMBERED).is_empty());
         assert!(!state.complete);
-        assert_eq!(state.take(Event::InitDone, owner), shop());
+        assert_eq!(state.take(Event::InitDone, REMEMBERED), shop());
         assert!(state.complete);
-        assert!(state.take(Event::Apply(object("1")), owner).is_empty());
-        assert_eq!(state.take(Event::Apply(object("2")), owner), shop());
-        assert_eq!(state.take(Event::Delete(object("3")), owner), shop());
+        assert!(state.take(Event::Apply(object("1")), REMEMBERED).is_empty());
+        assert_eq!(state.take(Event::Apply(object("2")), REMEMBERED), shop());
+        assert_eq!(state.take(Event::Delete(object("3")), REMEMBERED), shop());
         assert!(state.objects.is_empty());
     }
 
@@ -424,15 +468,15 @@ mod tests {
     fn only_events_tell_how_far_a_watch_has_come() {
         let mut state = WatchState::default();
         for event in [Event::Init, Event::InitApply(object("1")), Event::InitDone] {
-            state.take(event, owner);
+            state.take(event, REMEMBERED);
             assert_eq!(state.last_event, None);
         }
-        state.take(Event::Apply(object("2")), owner);
+        state.take(Event::Apply(object("2")), REMEMBERED);
         assert_eq!(state.last_event.as_deref(), Some("2"));
-        state.take(Event::Delete(object("3")), owner);
+        state.take(Event::Delete(object("3")), REMEMBERED);
         assert_eq!(state.last_event.as_deref(), Some("3"));
         // Something may have been deleted between the last event and a new list.
-        state.take(Event::Init, owner);
+        state.take(Event::Init, REMEMBERED);
         assert_eq!(state.last_event, None);
     }
 
@@ -440,11 +484,11 @@ mod tests {
     fn a_second_list_reports_changes_and_deletions_since_the_first() {
         let mut state = WatchState::default();
         let mut list = |objects: &[&str]| {
-            let mut news = state.take(Event::Init, owner);
+            let mut news = state.take(Event::Init, REMEMBERED);
             for version in objects {
-                news.extend(state.take(Event::InitApply(object(version)), owner));
+                news.extend(state.take(Event::InitApply(object(version)), REMEMBERED));
             }
-            news.extend(state.take(Event::InitDone, owner));
+            news.extend(state.take(Event::InitDone, REMEMBERED));
             news
         };
         assert_eq!(list(&["1"]), shop());

@@ -208,10 +208,11 @@ pub(super) fn may_go_with_namespace(
     is_removed(composition) && (!rights.are_in_place() || !has_record || has_hooks)
 }
 
-/// True when the objects of the release have to be read. If there is more to do than to correct them, they are read
-/// once that is done.
+/// True when the health of the release's objects has to be known. If there is more to do than to correct them, they are
+/// read once that is done. Nothing in a removal depends on it: after a restart, each of many deleted compositions would
+/// start watches of its objects and end them at once.
 pub(super) fn looks_at_objects(composition: &Composition, rights: &Rights, release: &Release) -> bool {
-    rights.are_in_place() && (composition.deleting || !release.is_acted_upon())
+    rights.are_in_place() && !composition.deleting && !release.is_acted_upon()
 }
 
 /// True when only Roles tell which objects to remove.
@@ -430,8 +431,7 @@ mod tests {
             (composition(), all(), Release::InSync, true),
             (composition(), all(), changed(), false),
             (composition(), lacking(), Release::InSync, false),
-            (deleted(), all(), changed(), true),
-            (deleted(), lacking(), Release::InSync, false),
+            (deleted(), all(), Release::InSync, false),
         ] {
             let looks = looks_at_objects(&composition, &rights, &release);
             assert_eq!(looks, expected, "{} {release:?}", composition.deleting);

@@ -233,12 +233,8 @@ async fn finish(
     } = stored;
     let composition = release.composition;
     let (objects, drifted) = if derive::looks_at_objects(composition, &rights, &standing.release) {
-        // The objects of a deleted composition are removed next, so no watch is started for them: after a restart, each
-        // of many deleted compositions would start watches and end them at once.
-        if !composition.deleting {
-            ctx.watches
-                .follow(&Key::of_composition(composition), objects.iter());
-        }
+        ctx.watches
+            .follow(&Key::of_composition(composition), objects.iter());
         let (looks, records) = (&mut memory.objects, held.records());
         let look = look(release, records, objects, looks, &ctx.watches, &ctx.cluster);
         Box::pin(look).await?

@@ -29,7 +29,7 @@ pub(super) async fn look(
         name: _,
     } = release;
     let compared = records.and_then(|records| inspection::compared(composition, records));
-    let Some(record) = compared.filter(|_| !composition.deleting) else {
+    let Some(record) = compared else {
         return Ok((health(objects, looks, watches, cluster).await?, Vec::new()));
     };
     let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;

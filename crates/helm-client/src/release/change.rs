@@ -128,7 +128,8 @@ impl Releases {
     }
 
     /// Checks, before anything is written, that the objects that exist belong to the release, and decides which of them
-    /// an apply would not change. Those that are as revision `applied_in` left them, according to a watch, are not read.
+    /// an apply would not change. According to a watch, some are as revision `applied_in` left them, and others, which
+    /// have to be applied, name the object that the release belongs to: neither are read.
     async fn check_objects(
         &self,
         spec: &ChangeSpec<'_>,
@@ -153,7 +154,12 @@ impl Releases {
         let mut to_read = Vec::new();
         for target in looked_at {
             let id = target.id().filter(|id| !must_read(id)).zip(applied_in);
-            let unread = id.and_then(|(id, revision)| Some((id, self.unchanged_since(revision, id)?)));
+            let unread = id.and_then(|(id, revision)| {
+                let unchanged = self.unchanged_since(revision, id).cloned();
+                // Of one that may not have to be applied, more than the label is needed.
+                let seen = || self.seen_as_ours(id).filter(|_| !known.contains(id));
+                Some((id, unchanged.or_else(seen)?))
+            });
             let Some((id, version)) = unread else {
                 to_read.push(target);
                 continue;
@@ -161,8 +167,9 @@ impl Releases {
             if known.contains(id) {
                 checks.untouched.insert(id.clone(), None);
             }
-            let version = Precondition::Version(version.clone());
-            checks.checked.insert(id.clone(), version);
+            checks
+                .checked
+                .insert(id.clone(), Precondition::Version(version));
         }
         let is_whole = |id: &ObjectId| known.contains(id);
         let word = spec.action.in_ownership_error();
@@ -465,7 +472,7 @@ impl Releases {
             &self.cluster,
             &made,
             &owner,
-            How::of(Policy::OfManifest { unchanged: None }),
+            How::of(Policy::OfManifest { known: None }),
             &self.tell(),
         )
         .await?;

@@ -91,11 +91,17 @@ pub struct Releases {
     settled: Arc<Settled>,
     /// Objects that have not changed, according to the caller.
     unchanged: Arc<ResourceVersions>,
+    /// What the caller's watches have seen of objects.
+    sightings: Option<Sightings>,
     leases: Arc<LeaseWatch>,
 }
 
 /// The resource versions that objects still have, as far as the caller knows.
 pub type ResourceVersions = HashMap<ObjectId, String>;
+
+/// The resource version at which a watch last saw an object, if it had the label of this parent then. A watch may be
+/// late.
+pub type Sightings = Arc<dyn Fn(&ObjectId, &Parent) -> Option<String> + Send + Sync>;
 
 /// A release that was installed or upgraded.
 #[derive(Debug, Clone)]
@@ -130,6 +136,7 @@ impl Releases {
             parking: None,
             settled: Arc::default(),
             unchanged: Arc::default(),
+            sightings: None,
             leases,
         }
     }
@@ -171,6 +178,20 @@ impl Releases {
     pub fn with_unchanged(self, unchanged: ResourceVersions) -> Self {
         let unchanged = Arc::new(unchanged);
         Self { unchanged, ..self }
+    }
+
+    /// The same, for a caller that watches objects by the label of the object that a release belongs to: those that a
+    /// watch has seen with that label are not read to find out whose they are. A write or a deletion names the
+    /// resource version that was seen, as in [`Releases::with_unchanged`].
+    pub fn seen_by(self, sightings: Sightings) -> Self {
+        let sightings = Some(sightings);
+        Self { sightings, ..self }
+    }
+
+    /// The resource version at which an object was seen that names the object that the release belongs to.
+    fn seen_as_ours(&self, id: &ObjectId) -> Option<String> {
+        let (sightings, parent) = self.sightings.as_ref().zip(self.parent.as_deref())?;
+        sightings(id, parent)
     }
 
     /// Forgets what is known about objects that the caller does not look after any more.

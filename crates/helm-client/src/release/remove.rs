@@ -45,8 +45,9 @@ impl<'a> How<'a> {
 pub(super) enum Policy<'a> {
     /// That of the manifest, as when a release is uninstalled.
     OfManifest {
-        /// Objects that a watch knows to be as this release left them; they are not read before they are deleted.
-        unchanged: Option<&'a ResourceVersions>,
+        /// Objects that are known, by a watch, to belong to this release at these resource versions; they are not
+        /// read before they are deleted.
+        known: Option<&'a ResourceVersions>,
     },
     /// That of the live object, as when an object is dropped from the manifest.
     OfLive,
@@ -141,13 +142,13 @@ async fn remove_one(
     let Some(id) = target.id() else {
         return Ok(Outcome::Ignored);
     };
-    if let Policy::OfManifest { unchanged } = policy {
+    if let Policy::OfManifest { known } = policy {
         match OnUninstall::of(json::meta(&target.manifest, Meta::Annotations, RESOURCE_POLICY)) {
             OnUninstall::Delete => {}
             OnUninstall::Keep => return Ok(Outcome::Kept),
             OnUninstall::Ignore => return Ok(Outcome::Ignored),
         }
-        let version = unchanged.and_then(|unchanged| unchanged.get(id));
+        let version = known.and_then(|known| known.get(id));
         if let Some(version) = version.filter(|_| !target.is_claimed) {
             let how = Delete::with(propagation).resource_version(version);
             match cluster.delete(id, &how).await {

@@ -4,6 +4,7 @@ use cluster::ObjectId;
 use helm::release::Status;
 use jiff::Timestamp;
 
+use super::ownership::Owner;
 use super::remove::{self, How, Policy};
 use super::{Action, Error, Releases, ResourceVersions};
 use crate::records::{Observed, Record, Records};
@@ -76,12 +77,12 @@ impl Releases {
                 "somebody else made the newest revision: its hooks do not run, and of its objects those go that are of the release");
         }
         let owner = self.owner(&record.release);
-        let mut unchanged = ResourceVersions::clone(&self.unchanged);
-        unchanged.retain(|id, version| self.settled.is_of_release_at(&owner, id, version));
+        let ids = targets.iter().filter_map(|target| target.id());
+        let known: ResourceVersions = ids
+            .filter_map(|id| Some((id.clone(), self.known_as_ours(&owner, id)?)))
+            .collect();
         let how = How {
-            policy: Policy::OfManifest {
-                unchanged: Some(&unchanged),
-            },
+            policy: Policy::OfManifest { known: Some(&known) },
             propagation: self.options.propagation,
         };
         let removed = remove::remove(&self.cluster, &targets, &owner, how, &self.tell()).await?;
@@ -93,6 +94,14 @@ impl Releases {
             self.run_hooks(records, record, &after).await?;
         }
         Ok(removed.kept)
+    }
+
+    /// The resource version at which an object is known to belong to the release: it has not changed since this client
+    /// applied it, or a watch has seen it with the label of the object that the release belongs to.
+    fn known_as_ours(&self, owner: &Owner, id: &ObjectId) -> Option<String> {
+        let unchanged = self.unchanged.get(id);
+        let unchanged = unchanged.filter(|version| self.settled.is_of_release_at(owner, id, version));
+        unchanged.cloned().or_else(|| self.seen_as_ours(id))
     }
 
     /// Marks the release as uninstalled in the records.

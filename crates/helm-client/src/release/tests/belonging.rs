@@ -479,6 +479,91 @@ async fn an_object_that_was_taken_while_the_watch_was_late_stays_and_the_others_
     assert!(!releases.settled.knows(&revision, &a), "it has to be read");
 }
 
+/// Releases of an owner that know nothing about `ConfigMap`s which a watch has seen with that owner's label, at the
+/// resource version 5.
+fn having_seen(script: &Script, names: &'static [&'static str]) -> Releases {
+    releases(script).seen_by(Arc::new(|id, parent| {
+        assert_eq!((parent.label, parent.uid.as_str()), (LABEL, "42"));
+        names.contains(&id.name()).then(|| "5".to_owned())
+    }))
+}
+
+#[tokio::test]
+async fn an_object_that_a_watch_has_seen_with_the_label_is_not_read_to_find_its_owner() {
+    let current = authentic(1, Status::Deployed, &wanted("1"));
+    let is_at = |version: &'static str| {
+        move |sent: &Value| {
+            assert_eq!(sent["metadata"]["resourceVersion"], version);
+            assert_eq!(sent["metadata"].get("uid"), None);
+        }
+    };
+    let upgrade = async |script: Script, seen: &'static [&'static str]| {
+        let releases = having_seen(&script, seen);
+        let upgraded = releases.upgrade(&wanted("2"), &observed(current.clone())).await;
+        script.finish();
+        upgraded
+    };
+    let ends = |script: Script| script.signs_record(1, "superseded").signs_record(2, "deployed");
+
+    let seen = Script::new("both are written, as what an apply makes of them is not known")
+        .signs_record(2, "pending-upgrade")
+        .on(Method::PATCH, &map("a"), is_at("5"), 200, live("a", "42"))
+        .on(Method::PATCH, &map("b"), is_at("5"), 200, live("b", "42"));
+    upgrade(ends(seen), &["a", "b"]).await.unwrap();
+
+    let one = Script::new("only one was seen")
+        .get(&map("b"), live("b", "42"))
+        .signs_record(2, "pending-upgrade")
+        .on(Method::PATCH, &map("a"), is_at("5"), 200, live("a", "42"))
+        .applies_checked("b");
+    upgrade(ends(one), &["a"]).await.unwrap();
+
+    let late = Script::new("one was given to another owner, and the watch is late")
+        .signs_record(2, "pending-upgrade")
+        .has_changed(Method::PATCH, "a")
+        .on(Method::PATCH, &map("b"), is_at("5"), 200, live("b", "42"))
+        .get(&map("a"), live("a", "43"))
+        .get(&map("a"), live("a", "43"))
+        .get(&map("b"), live("b", "42"))
+        .applies_checked("b")
+        .signs_record(2, "failed");
+    let failed = upgrade(late, &["a", "b"]).await;
+    assert!(matches!(failed, Err(Error::Action { .. })), "{failed:?}");
+}
+
+#[tokio::test]
+async fn an_object_that_a_watch_has_seen_with_the_label_is_removed_without_a_read() {
+    let current = authentic(1, Status::Deployed, &wanted("1"));
+    let by_version = |sent: &Value| assert_eq!(sent["preconditions"], json!({"resourceVersion": "5"}));
+    let gone = || json!({"kind": "Status", "status": "Success"});
+    let script = Script::new("one was given to another owner, and the watch is late")
+        .signs_record(1, "uninstalling")
+        .on(Method::DELETE, &map("a"), by_version, 200, gone())
+        .has_changed(Method::DELETE, "b")
+        .get(&map("b"), live("b", "43"))
+        .on(Method::DELETE, &record(1), |_| {}, 200, gone());
+    let uninstalled = having_seen(&script, &["a", "b"])
+        .uninstall(&observed(current.clone()))
+        .await;
+    let kept = uninstalled.unwrap().kept;
+    assert_eq!(kept.iter().map(ObjectId::name).collect::<Vec<_>>(), ["b"]);
+    script.finish();
+
+    let forged = unauthentic(1, Status::Deployed, &wanted("1"));
+    let by_uid = |sent: &Value| assert_eq!(sent["preconditions"], json!({"uid": "uid-a"}));
+    let script = Script::new("a record of somebody else names them")
+        .writes_unsigned(1, "uninstalling")
+        .get(&map("a"), live("a", "42"))
+        .get(&map("b"), live("b", "43"))
+        .on(Method::DELETE, &map("a"), by_uid, 200, gone())
+        .on(Method::DELETE, &record(1), |_| {}, 200, gone());
+    let uninstalled = having_seen(&script, &["a", "b"])
+        .uninstall(&observed(forged))
+        .await;
+    assert_eq!(uninstalled.unwrap().kept.len(), 1);
+    script.finish();
+}
+
 #[test]
 fn an_object_that_passed_to_another_release_during_an_upgrade_stays_as_it_was_noted() {
     let of = |parent: &str, number| Revision {
