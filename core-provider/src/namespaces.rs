@@ -22,12 +22,20 @@ use runtime::chain;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// Our field manager for the rules; the rest of the role belongs to the bundle.
 const FIELD_MANAGER: &str = "core-provider-namespaces";
 
-/// The pause after a failed write or watch.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a failed write or watch, and the longest one after several.
+///
+/// The first watch of a new version usually fails at once, because the API server is still preparing to serve it, and
+/// compositions that move to that version wait for their namespaces.
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Without a failure for this long, pauses are short again.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Definitions to whose version a composition of another controller was moved.
 pub(crate) type Arrivals = UnboundedReceiver<ObjectRef<CompositionDefinition>>;
@@ -89,6 +97,7 @@ impl Namespaces {
             look: look.clone(),
             holding: BTreeMap::new(),
             is_complete: false,
+            failed: None,
             written: None,
         };
         let task = tokio::spawn(keeper.run()).abort_handle();
@@ -118,6 +127,8 @@ struct Keeper {
     holding: BTreeMap<String, BTreeSet<String>>,
     /// True once all compositions have been seen.
     is_complete: bool,
+    /// The last failure, and the pause after it.
+    failed: Option<(Instant, Duration)>,
     /// The rules that the role has, as far as is known.
     written: Option<Vec<PolicyRule>>,
 }
@@ -150,7 +161,7 @@ impl Keeper {
                     Some(Ok(Event::Delete(object))) => remove(&mut self.holding, object.meta()),
                     Some(Err(error)) => {
                         tracing::debug!(error = chain(&error), resource = self.resource.plural, "watch ended");
-                        tokio::time::sleep(PAUSE).await;
+                        self.pause().await;
                     }
                     None => return,
                 },
@@ -161,10 +172,20 @@ impl Keeper {
                 && let Err(error) = self.write().await
             {
                 tracing::warn!(error = chain(&error), object = %self.role, "could not update the role with the namespaces of compositions");
-                tokio::time::sleep(PAUSE).await;
+                self.pause().await;
                 self.look.notify_one();
             }
         }
+    }
+
+    /// Waits after a failure.
+    async fn pause(&mut self) {
+        let pause = match self.failed {
+            Some((at, pause)) if at.elapsed() < QUIET => (2 * pause).min(LONGEST_PAUSE),
+            _ => PAUSE,
+        };
+        self.failed = Some((Instant::now(), pause));
+        tokio::time::sleep(pause).await;
     }
 
     /// Reports a composition that is new here but already has a controller's finalizer: it was moved from another
@@ -251,6 +272,37 @@ fn remove(holding: &mut BTreeMap<String, BTreeSet<String>>, metadata: &ObjectMet
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_from_failure_to_failure() {
+        let cluster = cluster::scripted::Script::new("no request").cluster();
+        let (namespaces, _arrivals) = Namespaces::new(cluster, "krateo-system".to_owned(), BTreeSet::new());
+        let mut keeper = Keeper {
+            cluster: namespaces.cluster.clone(),
+            krateo_namespace: namespaces.krateo_namespace.clone(),
+            closed: BTreeSet::new(),
+            resource: ResourceId::of::<ClusterRole>(),
+            role: ObjectId::of::<ClusterRole>(None, "webs-namespaces").unwrap(),
+            definition: ObjectRef::new("webs"),
+            arrivals: namespaces.arrivals.clone(),
+            look: Arc::default(),
+            holding: BTreeMap::new(),
+            is_complete: false,
+            failed: None,
+            written: None,
+        };
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            let begun = Instant::now();
+            keeper.pause().await;
+            pauses.push(begun.elapsed().as_millis());
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000]);
+        tokio::time::sleep(QUIET).await;
+        let begun = Instant::now();
+        keeper.pause().await;
+        assert_eq!(begun.elapsed().as_millis(), 50);
+    }
 
     #[test]
     fn a_composition_with_a_controllers_finalizer_that_is_new_here_is_an_arrival() {

@@ -159,7 +159,7 @@ impl Context {
 
     /// Forgets what is known about the objects in a memory that is not kept.
     pub(super) fn end_memory(&self, memory: &Memory) {
-        self.releases.forget(memory.objects.objects());
+        self.releases.forget(memory.known());
     }
 
     /// Stores the answer to a write to a composition, so that the next pass sees it.

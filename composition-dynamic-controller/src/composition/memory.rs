@@ -1,7 +1,7 @@
 //! What a pass over a composition remembers, so that the next one need not ask again.
 //!
-//! Nothing is decided on memory that a write could make stale: any failure drops it, and a full comparison runs from
-//! time to time anyway.
+//! Nothing is decided on memory that a write could make stale: any failure drops it, except for the names of objects to
+//! forget later, and a full comparison runs from time to time anyway.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use api::Composition;
 use api::inspection::Resource;
+use cluster::ObjectId;
 use composition::permissions::Grant;
 use helm_client::records;
 use kube::ResourceExt as _;
@@ -38,6 +39,8 @@ pub(super) struct Memory {
     pub(super) left: Option<Left>,
     /// Set when a pass found nothing to do.
     pub(super) settled: Option<Settled>,
+    /// Objects that the client for releases may still know something about, since turns that failed.
+    pub(super) known: Vec<ObjectId>,
 }
 
 /// When a turn left its records, and for which inputs.
@@ -60,6 +63,23 @@ pub(super) struct Settled {
 const RECORDS_LEFT: Duration = Duration::from_secs(5);
 
 impl Memory {
+    /// What is left after a failure: nothing that a decision is made on.
+    pub(super) fn after_failure(self) -> Self {
+        let mut known = self.known;
+        known.extend(self.objects.objects().cloned());
+        known.sort();
+        known.dedup();
+        Self {
+            known,
+            ..Self::default()
+        }
+    }
+
+    /// The objects that the client for releases may know something about.
+    pub(super) fn known(&self) -> impl Iterator<Item = &ObjectId> {
+        self.objects.objects().chain(&self.known)
+    }
+
     /// Leaves the records to the next turn, which follows as soon as an object becomes ready. That turn must not act on
     /// them, since others may write records in between.
     pub(super) fn leave_records(&mut self, inputs: u64) {
@@ -154,5 +174,31 @@ impl Memories {
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The map has empty places as well, which are small in this way.
         memories.insert(key, Box::new(memory));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::Health;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn after_failures_only_names_are_left() {
+        let id = |name| ObjectId::of::<ConfigMap>(Some("team"), name).unwrap();
+        let looked_at = |mut memory: Memory, name| {
+            let object = json!({"metadata": {"resourceVersion": "1"}});
+            memory.objects.look(id(name), &object, Health::Current);
+            memory.settle(0, None);
+            memory
+        };
+        let mut memory = Memory::default();
+        for name in ["a", "b", "a"] {
+            memory = looked_at(memory, name).after_failure();
+        }
+        assert_eq!(memory.known().collect::<Vec<_>>(), [&id("a"), &id("b")]);
+        assert!(memory.settled.is_none() && memory.objects.objects().next().is_none());
     }
 }

@@ -120,8 +120,13 @@ fn again(next: &Next) -> Again {
 
 async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     let mut memory = ctx.memories.take(key);
-    // Any failure drops the memory.
-    let (next, end) = Box::pin(passes(key, &mut memory, ctx)).await?;
+    let (next, end) = match Box::pin(passes(key, &mut memory, ctx)).await {
+        Ok(ended) => ended,
+        Err(failure) => {
+            ctx.memories.put(key.clone(), memory.after_failure());
+            return Err(failure);
+        }
+    };
     match end {
         End::There => ctx.memories.put(key.clone(), memory),
         End::Gone => ctx.end_memory(&memory),

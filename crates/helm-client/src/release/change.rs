@@ -129,7 +129,7 @@ impl Releases {
 
     /// Checks, before anything is written, that the objects that exist belong to the release, and decides which of them
     /// an apply would not change. According to a watch, some are as revision `applied_in` left them, and others, which
-    /// have to be applied, name the object that the release belongs to: neither are read.
+    /// that revision has and which have to be applied, name the object that the release belongs to: neither are read.
     async fn check_objects(
         &self,
         spec: &ChangeSpec<'_>,
@@ -150,14 +150,17 @@ impl Releases {
         }
         // The wait needs the health of all objects.
         let must_read = |id: &ObjectId| known.contains(id) && self.options.wait != Wait::No;
+        // Of one that may not have to be applied, more than the label is needed. A new one that exists is told from one
+        // that the change creates, and its fields may have to become those of an apply, before it is applied.
+        let is_new: HashSet<&ObjectId> = new.iter().filter_map(|target| target.id()).collect();
+        let needs_read = |id: &ObjectId| known.contains(id) || is_new.contains(id);
         let mut checks = Checks::default();
         let mut to_read = Vec::new();
         for target in looked_at {
             let id = target.id().filter(|id| !must_read(id)).zip(applied_in);
             let unread = id.and_then(|(id, revision)| {
                 let unchanged = self.unchanged_since(revision, id).cloned();
-                // Of one that may not have to be applied, more than the label is needed.
-                let seen = || self.seen_as_ours(id).filter(|_| !known.contains(id));
+                let seen = || self.seen_as_ours(id).filter(|_| !needs_read(id));
                 Some((id, unchanged.or_else(seen)?))
             });
             let Some((id, version)) = unread else {
@@ -167,9 +170,7 @@ impl Releases {
             if known.contains(id) {
                 checks.untouched.insert(id.clone(), None);
             }
-            checks
-                .checked
-                .insert(id.clone(), Precondition::Version(version));
+            checks.checked.insert(id.clone(), Precondition::Version(version));
         }
         let is_whole = |id: &ObjectId| known.contains(id);
         let word = spec.action.in_ownership_error();
@@ -361,6 +362,8 @@ impl Releases {
             resumed,
             ..
         } = change;
+        // A watch that was late may be late at the next attempt as well.
+        self.settled.doubt(&plan.checks.checked);
         let because = told(&failure);
         self.tell()(&Progress::Undoing { because: &because });
         let undone = match self.options.on_failure {

@@ -191,7 +191,7 @@ impl Releases {
     /// The resource version at which an object was seen that names the object that the release belongs to.
     fn seen_as_ours(&self, id: &ObjectId) -> Option<String> {
         let (sightings, parent) = self.sightings.as_ref().zip(self.parent.as_deref())?;
-        sightings(id, parent)
+        sightings(id, parent).filter(|version| !self.settled.doubts(id, version))
     }
 
     /// Forgets what is known about objects that the caller does not look after any more.

@@ -69,6 +69,7 @@ const BARE_PLURAL: &str = "bares";
 /// The group and the kind of the type that is generated from the chart.
 const GROUP: &str = "composition.krateo.io";
 const KIND: &str = "Bench";
+const PLURAL: &str = "benches";
 
 /// For how many seconds each profile of the API server lasts.
 const PROFILED: u32 = 10;
@@ -85,7 +86,7 @@ const FEW: usize = 900;
 /// All compositions are read after this long without an event of the watch.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long the programs do nothing before their memory is measured without compositions: they have just made a type.
+/// How long nothing is done after a type was made or changed.
 const SETTLED: Duration = Duration::from_secs(20);
 
 /// How long anything may take before it is given up.
@@ -147,32 +148,43 @@ impl Bench {
             bare: bare.remove(what),
             restricted: restricted.remove(what),
         };
+        // Watches begin before a phase where they can: the start of a program is not to be measured.
+        let watch = self.watch(FIRST.1, is_up)?;
         let install = self.profiled("install", || {
             self.apply(&self.objects(FIRST, "one"))?;
-            self.wait_until_all(FIRST.1, is_up)
+            self.follow(watch, FIRST.1, is_up)
         })?;
         let mut phases = vec![phase("install", install)];
         memory.push(("with all", self.memory()?));
         std::thread::sleep(Duration::from_secs(5));
         let mut rests = vec![self.rest("idle", idle)?];
+        let is_changed =
+            |event: &str, object: &Value| is_up(event, object) && object["spec"]["greeting"] == "two";
+        let watch = self.watch(FIRST.1, is_changed)?;
         let change = self.profiled("change", || {
             self.apply(&self.objects(FIRST, "two"))?;
-            self.wait_until_all(FIRST.1, is_up)
+            self.follow(watch, FIRST.1, is_changed)
         })?;
         phases.push(phase("change", change));
         let url = self.push(SECOND.0)?;
         let bump = self.profiled("bump", || {
             self.define(&url, SECOND)?;
-            self.wait_until_all(SECOND.1, |event, object| {
+            let is_moved = |event: &str, object: &Value| {
                 is_up(event, object) && object["status"]["helmChartVersion"] == SECOND.0
-            })
+            };
+            self.follow(self.watch(SECOND.1, is_moved)?, SECOND.1, is_moved)
         })?;
         phases.push(phase("bump", bump));
         memory.push(("after the changes", self.memory()?));
         phases.push(phase("restart", self.span("restart", || self.restart())?));
         rests.push(self.rest("after the restart", idle)?);
         memory.push(("after the restart", self.memory()?));
-        phases.push(phase("delete", self.profiled("delete", || self.delete_all())?));
+        let watch = self.watch(SECOND.1, is_gone)?;
+        let delete = self.profiled("delete", || {
+            self.drive("delete", &self.objects(SECOND, "three"))?;
+            self.follow(watch, SECOND.1, is_gone)
+        })?;
+        phases.push(phase("delete", delete));
         memory.push(("after the removal", self.memory()?));
         let figures = Figures {
             count: self.count,
@@ -315,13 +327,6 @@ impl Bench {
         })
     }
 
-    fn delete_all(&self) -> Result<()> {
-        // Begun before, so that none is gone unseen.
-        let watch = Watch::start(&self.site, SECOND.1, is_gone)?;
-        self.drive("delete", &self.objects(SECOND, "three"))?;
-        self.follow(watch, SECOND.1, is_gone)
-    }
-
     /// Namespace and name of a composition.
     fn place_of(&self, number: usize) -> (String, String) {
         let places = self.places(NAMESPACE);
@@ -340,14 +345,29 @@ impl Bench {
             "metadata": {"name": "bench", "namespace": NAMESPACE},
             "spec": {"chart": {"url": url, "version": version, "plainHTTP": true}},
         });
-        platform::apply(&self.site, &definition.to_string())?;
         let served = format!("{GROUP}/{of_type}");
-        wait_until("the definition to be ready", || {
-            let text = self.kubectl(&["get", "compositiondefinitions", "bench", "--output", "json"])?;
-            let found: Value = serde_json::from_str(&text)?;
-            let ready = condition(&found, "Ready").is_some_and(|c| c["status"] == "True");
-            Ok(ready && found["status"]["apiVersion"] == served.as_str())
-        })
+        let is_defined = move |_: &str, found: &Value| {
+            let ready = condition(found, "Ready").is_some_and(|c| c["status"] == "True");
+            ready && found["status"]["apiVersion"] == served.as_str()
+        };
+        let begun = Instant::now();
+        let watch = Watch::start(
+            &self.site,
+            &path("core.krateo.io", "v1alpha1", "compositiondefinitions"),
+            is_defined,
+        )?;
+        platform::apply(&self.site, &definition.to_string())?;
+        while !watch
+            .told
+            .recv_timeout(PATIENCE)
+            .context("the definition is not ready")?
+            .1
+        {}
+        progress(format_args!(
+            "the definition to be ready: {:.1} s",
+            begun.elapsed().as_secs_f64()
+        ));
+        Ok(())
     }
 
     fn objects(&self, (_, version): (&str, &str), greeting: &str) -> String {
@@ -383,14 +403,14 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until `is_so` holds for all compositions.
-    fn wait_until_all(&self, version: &str, is_so: Holds) -> Result<()> {
-        self.follow(Watch::start(&self.site, version, is_so)?, version, is_so)
+    /// Begins to watch all compositions.
+    fn watch(&self, version: &str, is_so: impl Holds) -> Result<Watch> {
+        Watch::start(&self.site, &path(GROUP, version, PLURAL), is_so)
     }
 
     /// Waits until a watch has seen that it holds for all compositions. It watches, because polling would use the
     /// processors that are measured. Only after some time without an event are all of them read.
-    fn follow(&self, mut watch: Watch, version: &str, is_so: Holds) -> Result<()> {
+    fn follow(&self, mut watch: Watch, version: &str, is_so: impl Holds + Copy) -> Result<()> {
         let begun = Instant::now();
         let mut there = BTreeSet::new();
         while there.len() < self.count {
@@ -411,7 +431,7 @@ impl Bench {
                 Err(why) => {
                     // The API server ends a watch after half an hour or more.
                     if why == RecvTimeoutError::Disconnected {
-                        watch = Watch::start(&self.site, version, is_so)?;
+                        watch = self.watch(version, is_so)?;
                     }
                     there = self.those(is_so)?;
                 }
@@ -421,7 +441,7 @@ impl Bench {
     }
 
     /// The names of the compositions for which it holds now.
-    fn those(&self, is_so: Holds) -> Result<BTreeSet<String>> {
+    fn those(&self, is_so: impl Holds) -> Result<BTreeSet<String>> {
         let all = self.all()?;
         let all: HashMap<&str, &Value> = all
             .iter()
@@ -551,18 +571,50 @@ impl Bench {
         Ok(pods)
     }
 
-    /// Makes the type of the bare client's compositions.
+    /// Makes the type of the bare client's compositions, as a definition makes that of the chart in its first version.
     fn make_bare_type(&self) -> Result<()> {
+        self.apply_bare_type(|_| {})?;
+        let name = format!("{BARE_PLURAL}.{BARE_GROUP}");
+        let waiting = ["wait", "--for=condition=Established", "crd", &name];
+        self.site.run(self.site.kubectl(waiting)).map(drop)
+    }
+
+    /// Adds to that type what a definition adds when it moves to the second version of the chart: this version, and the
+    /// one that is stored. The API server reads each change of an object once for every version of its type.
+    fn move_bare_type(&self) -> Result<()> {
+        self.apply_bare_type(|versions| {
+            let first = &mut versions[0];
+            first["storage"] = json!(false);
+            let mut second = first.clone();
+            second["name"] = json!(SECOND.1);
+            let kept = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let stored = json!({
+                "name": "vacuum", "served": false, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": kept, "status": kept}}},
+            });
+            versions.extend([second, stored]);
+        })?;
+        let listing = path(BARE_GROUP, SECOND.1, BARE_PLURAL);
+        wait_until("the second version to be served", || {
+            Ok(self
+                .site
+                .run(self.site.kubectl(["get", "--raw", &listing]))
+                .is_ok())
+        })?;
+        std::thread::sleep(SETTLED);
+        Ok(())
+    }
+
+    /// Applies that type with other versions than the first.
+    fn apply_bare_type(&self, change: impl FnOnce(&mut Vec<Value>)) -> Result<()> {
         let chart = ChartFolder::copy("bench", "bench", FIRST.0)?;
         let printing = self.site.kco([OsStr::new("crd"), chart.folder().as_os_str()])?;
         let mut type_: Value = serde_saphyr::from_str(&self.site.run(printing)?)?;
-        let name = format!("{BARE_PLURAL}.{BARE_GROUP}");
-        type_["metadata"] = json!({"name": name});
+        type_["metadata"] = json!({"name": format!("{BARE_PLURAL}.{BARE_GROUP}")});
         type_["spec"]["group"] = json!(BARE_GROUP);
         type_["spec"]["names"] = json!({"kind": BARE_KIND, "plural": BARE_PLURAL});
-        platform::apply(&self.site, &type_.to_string())?;
-        let waiting = ["wait", "--for=condition=Established", "crd", &name];
-        self.site.run(self.site.kubectl(waiting)).map(drop)
+        change(type_["spec"]["versions"].as_array_mut().context("no versions")?);
+        platform::apply(&self.site, &type_.to_string())
     }
 
     /// The same writes by a client that decides nothing, with the account of the controller.
@@ -649,6 +701,11 @@ impl Bench {
         let mut phases = BTreeMap::new();
         // It begins a phase when it reads a line, and says one when the phase has ended.
         for phase in PHASES {
+            if phase == "bump" && client.has_own_type() {
+                self.move_bare_type()?;
+            }
+            // Users watch what becomes of their compositions, and so does this program with those of the platform.
+            let _watch = Watch::start(&self.site, &path(client.group, FIRST.1, client.plural), is_up)?;
             let (line, cpu) = self.while_profiling(&file_phase(phase, client.title), || {
                 let before = cpu_of_servers()?;
                 writeln!(begin)?;
@@ -707,8 +764,15 @@ fn profile_of(folder: &Path, phase: &str, number: u32) -> PathBuf {
     folder.join(format!("{phase}-{number}.pprof"))
 }
 
-/// Whether something holds for a composition, given the type of an event and the object.
-type Holds = fn(&str, &Value) -> bool;
+/// Whether something holds for an object, given the type of an event and the object.
+trait Holds: Fn(&str, &Value) -> bool + Send + 'static {}
+
+impl<T: Fn(&str, &Value) -> bool + Send + 'static> Holds for T {}
+
+/// The path of a type's objects in all namespaces.
+fn path(group: &str, version: &str, plural: &str) -> String {
+    format!("/apis/{group}/{version}/{plural}")
+}
 
 /// The type of the event that a composition is gone.
 const DELETED: &str = "DELETED";
@@ -721,7 +785,7 @@ fn is_gone(event: &str, _: &Value) -> bool {
     event == DELETED
 }
 
-/// A watch on compositions.
+/// A watch on compositions, or on other objects of one type.
 struct Watch {
     child: Child,
     /// Their names, which are different in all namespaces, and whether it holds for each now.
@@ -731,9 +795,8 @@ struct Watch {
 impl Watch {
     /// Both cores are measured, so this costs as little as possible: kubectl passes the events on as they are, and the
     /// version is the one that the controller watches, so the API server encodes each object once for both.
-    fn start(site: &Site, version: &str, is_so: Holds) -> Result<Self> {
-        let path = format!("/apis/{GROUP}/{version}/benches?watch=true");
-        let mut command = site.kubectl(["get", "--raw", &path]);
+    fn start(site: &Site, path: &str, is_so: impl Holds) -> Result<Self> {
+        let mut command = site.kubectl(["get", "--raw", &format!("{path}?watch=true")]);
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
         let (tell, told) = channel();
@@ -769,6 +832,7 @@ struct Client {
     /// The type of its compositions.
     group: &'static str,
     kind: &'static str,
+    plural: &'static str,
     /// The account that it acts as, if it is not that of the admin.
     account: Option<String>,
 }
@@ -781,8 +845,14 @@ impl Client {
             namespace: BARE_NAMESPACE,
             group: BARE_GROUP,
             kind: BARE_KIND,
+            plural: BARE_PLURAL,
             account: None,
         }
+    }
+
+    /// True if its compositions are of a type that no definition generates.
+    fn has_own_type(&self) -> bool {
+        self.group == BARE_GROUP
     }
 
     fn restricted(releases: usize, account: String) -> Self {
@@ -792,6 +862,7 @@ impl Client {
             namespace: RESTRICTED_NAMESPACE,
             group: GROUP,
             kind: KIND,
+            plural: PLURAL,
             account: Some(account),
         }
     }

@@ -14,7 +14,7 @@ use crate::json;
 use crate::records::MANAGER;
 use crate::release::Live;
 use crate::release::managers::{counted, is_hand};
-use crate::release::ownership::Owner;
+use crate::release::ownership::{Checked, Owner, Precondition};
 
 /// What had drifted in an object as last seen.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +40,8 @@ pub(in crate::release) struct Revision {
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     cache: Mutex<HashMap<ObjectId, CachedDrift>>,
+    /// Resource versions that watches named for a change that failed: no object is taken to be at these any more.
+    doubted: Mutex<HashMap<ObjectId, String>>,
 }
 
 impl Settled {
@@ -116,10 +118,28 @@ impl Settled {
 
     /// Forgets what is known about these objects.
     pub(crate) fn forget<'a>(&self, ids: impl Iterator<Item = &'a ObjectId>) {
-        let mut cache = self.lock();
+        let (mut cache, mut doubted) = (self.lock(), lock(&self.doubted));
         for id in ids {
             cache.remove(id);
+            doubted.remove(id);
         }
+    }
+
+    /// Notes that a change failed which took the word of a watch for these objects.
+    pub(in crate::release) fn doubt(&self, checked: &Checked) {
+        let versions = checked
+            .iter()
+            .filter_map(|(id, precondition)| match precondition {
+                Precondition::Version(version) => Some((id.clone(), version.clone())),
+                Precondition::Uid(_) => None,
+            });
+        lock(&self.doubted).extend(versions);
+    }
+
+    /// True if a change failed when the object was said to be at this resource version.
+    pub(in crate::release) fn doubts(&self, id: &ObjectId, version: &str) -> bool {
+        let doubted = lock(&self.doubted);
+        doubted.get(id).is_some_and(|doubted| doubted == version)
     }
 
     pub(super) fn get(&self, id: &ObjectId) -> Option<CachedDrift> {
@@ -143,8 +163,12 @@ impl Settled {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, CachedDrift>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cache)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CachedDrift {

@@ -527,8 +527,30 @@ async fn an_object_that_a_watch_has_seen_with_the_label_is_not_read_to_find_its_
         .get(&map("b"), live("b", "42"))
         .applies_checked("b")
         .signs_record(2, "failed");
-    let failed = upgrade(late, &["a", "b"]).await;
+    // The watch is still late at the next attempt.
+    let late = late
+        .get(&map("a"), live("a", "43"))
+        .get(&map("b"), live("b", "42"));
+    let releases = having_seen(&late, &["a", "b"]);
+    let failed = releases.upgrade(&wanted("2"), &observed(current.clone())).await;
     assert!(matches!(failed, Err(Error::Action { .. })), "{failed:?}");
+    let refused = releases.upgrade(&wanted("2"), &observed(current.clone())).await;
+    assert!(matches!(refused, Err(Error::NotOurs { .. })), "{refused:?}");
+    late.finish();
+
+    let before = authentic(1, Status::Deployed, &desired(&[("ConfigMap", "b")]));
+    let new = Script::new("a new object that exists is read, and adopted")
+        .get(&map("a"), live("a", "42"))
+        .signs_record(2, "pending-upgrade")
+        .get(&map("a"), live("a", "42"))
+        .applies_checked("a")
+        .on(Method::PATCH, &map("b"), is_at("5"), 200, live("b", "42"));
+    let new = ends(new);
+    let upgraded = having_seen(&new, &["a", "b"])
+        .upgrade(&wanted("2"), &observed(before))
+        .await;
+    upgraded.unwrap();
+    new.finish();
 }
 
 #[tokio::test]
