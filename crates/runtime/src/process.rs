@@ -128,6 +128,11 @@ pub async fn start(options: Options) -> Result<Process, Error> {
         admin,
         push,
     } = options;
+    // First of all: a kubelet probes a container as soon as it has started it, and again after a whole period only.
+    let listener = match admin {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let (metrics, instance) = (Metrics::new().map_err(Error::Metrics)?, hostname());
     let push = push.map(|push| push.of_instance(&instance));
     let recording = push.as_ref().map(|push| push.record(&metrics)).transpose();
@@ -157,14 +162,19 @@ pub async fn start(options: Options) -> Result<Process, Error> {
         tasks: TaskTracker::new(),
         ended: CancellationToken::new(),
     };
-    if let Some(address) = admin {
+    if let Some(listener) = listener {
         let server = Server::new(process.metrics.clone())
             .with_connections(Connections::few())
             .with_times(Times::short());
-        process.serve_by(server, address, process.admin()).await?;
+        tokio::spawn(server.serve(listener, process.admin(), process.ended.clone()));
     }
     tracing::info!(version, instance = process.instance, "started");
     Ok(process)
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    let listening = server::listen(address).await;
+    listening.map_err(|source| Error::Admin { address, source })
 }
 
 /// A running process, and what its parts share.
@@ -259,19 +269,10 @@ impl Process {
     ///
     /// [`Error::Admin`] if the address is in use or not ours.
     pub async fn serve(&self, address: SocketAddr, router: Router) -> Result<SocketAddr, Error> {
+        let listener = listen(address).await?;
+        let bound = listener.local_addr();
+        let bound = bound.map_err(|source| Error::Admin { address, source })?;
         let server = Server::new(self.metrics.clone());
-        self.serve_by(server, address, router).await
-    }
-
-    async fn serve_by(
-        &self,
-        server: Server,
-        address: SocketAddr,
-        router: Router,
-    ) -> Result<SocketAddr, Error> {
-        let refused = |source| Error::Admin { address, source };
-        let listener = server::listen(address).await.map_err(refused)?;
-        let bound = listener.local_addr().map_err(refused)?;
         tokio::spawn(server.serve(listener, router, self.ended.clone()));
         Ok(bound)
     }
