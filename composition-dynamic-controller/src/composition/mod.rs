@@ -123,7 +123,13 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     let (next, end) = match Box::pin(passes(key, &mut memory, ctx)).await {
         Ok(ended) => ended,
         Err(failure) => {
-            ctx.memories.put(key.clone(), memory.after_failure());
+            let left = memory.after_failure();
+            if ctx.compositions.get(key).is_some() {
+                ctx.memories.put(key.clone(), left);
+            } else {
+                // It went or left during the turn.
+                ctx.end_memory(&left);
+            }
             return Err(failure);
         }
     };

@@ -249,7 +249,7 @@ fn stale(active: &Active, leftovers: &Leftovers<'_>) -> Vec<ObjectId> {
     let is_needed = |id: &ObjectId| {
         active.own_grants.contains(id)
             || active.bundle.iter().any(|member| member.id == *id)
-            || leftovers.bundles.iter().any(|object| object.id == *id)
+            || leftovers.bundles.contains(&id)
     };
     let granted = active.granted.iter();
     granted.filter(|id| !is_needed(id)).cloned().collect()
@@ -259,7 +259,7 @@ fn stale(active: &Active, leftovers: &Leftovers<'_>) -> Vec<ObjectId> {
 #[derive(Default)]
 struct Leftovers<'w> {
     /// Objects of former controllers to delete, in order.
-    bundles: Vec<&'w Located>,
+    bundles: Vec<&'w ObjectId>,
     /// Former types that nothing needs.
     types: Vec<&'w ObjectId>,
     /// Compositions of a former type, which cannot become compositions of this one: their kind and number.
@@ -286,7 +286,8 @@ impl<'w> Leftovers<'w> {
                 leftovers.leave(of_type);
             }
             let goes = |object: &&Located| key_goes || object.stage != Stage::Key;
-            leftovers.bundles.extend(controller.objects.iter().filter(goes));
+            let objects = controller.objects.iter().filter(goes);
+            leftovers.bundles.extend(objects.map(|object| &object.id));
         }
         let is_run = |version: &str| {
             let mut own = former
@@ -381,26 +382,18 @@ fn advance(
 
 /// Deletes what is left of other versions, and moves their compositions to this one.
 fn tidied(active: &Active, leftovers: &Leftovers<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let removed = |id: &&ObjectId| Step::Remove((*id).clone());
+    // While some cannot move, the controller of their version stays.
+    if leftovers.held_up == 0 {
+        // A former type is found through its controller, so the type goes first.
+        steps.extend(leftovers.types.iter().map(removed));
+        steps.extend(leftovers.bundles.iter().map(removed));
+    }
     let version = active.source.version.as_str();
     let to_this = |id: &&ObjectId| Step::Move((*id).clone(), version.to_owned());
-    let moves = leftovers.moves.iter().map(to_this);
-    if leftovers.held_up > 0 {
-        // While some cannot move, the controller of their version stays.
-        return moves.collect();
-    }
-    // A former type is found through its controller, so the type goes first.
-    let types = leftovers.types.iter().map(|id| Step::Remove((*id).clone()));
-    let of_bundles = |is_workload: bool| {
-        let objects = leftovers.bundles.iter();
-        let objects = objects.filter(move |object| (object.stage == Stage::Workload) == is_workload);
-        objects.map(|object| Step::Remove(object.id.clone()))
-    };
-    // Without Deployment and account, a former controller does nothing any more. The policies on it go last.
-    types
-        .chain(of_bundles(true))
-        .chain(moves)
-        .chain(of_bundles(false))
-        .collect()
+    steps.extend(leftovers.moves.iter().map(to_this));
+    steps
 }
 
 /// Retires a version that nothing needs, unless a definition of the type keeps its versions.
@@ -1015,11 +1008,10 @@ mod tests {
     fn former_controller(version: &str, objects: &[&str]) -> FormerController {
         let located = |name: &&str| Located {
             id: id(name),
-            stage: match *name {
-                "key" => Stage::Key,
-                "mark" => Stage::Mark,
-                name if name.ends_with("role") => Stage::Permissions,
-                _ => Stage::Workload,
+            stage: if name.ends_with("key") {
+                Stage::Key
+            } else {
+                Stage::Workload
             },
         };
         FormerController {
@@ -1071,19 +1063,13 @@ mod tests {
         let former = || {
             Some(former_controller(
                 "v1-0-0",
-                &["former-config", "former-account", "former-role", "key", "mark"],
+                &["former-config", "key", "former-account"],
             ))
         };
         check(
             upgrading(former(), vec![outdated("web", false)]),
             // The key is shared by all versions, so it stays.
-            &[
-                "remove former-config",
-                "remove former-account",
-                "move web v1-1-0",
-                "remove former-role",
-                "remove mark",
-            ],
+            &["remove former-config", "remove former-account", "move web v1-1-0"],
             Standing::Underway,
         );
     }
@@ -1143,9 +1129,9 @@ mod tests {
                 "remove shops",
                 "remove shops",
                 "remove deployment",
-                "remove deployment",
                 "remove key",
                 "remove mark",
+                "remove deployment",
                 "remove mark",
             ],
             Standing::Underway,

@@ -89,6 +89,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How long nothing is done after a type was made or changed.
 const SETTLED: Duration = Duration::from_secs(20);
 
+/// How long kubectl takes to begin a watch, and to tell what exists.
+const STARTED: Duration = Duration::from_secs(2);
+
 /// How long anything may take before it is given up.
 const PATIENCE: Duration = Duration::from_hours(3);
 
@@ -131,6 +134,7 @@ impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
         self.make_bare_type()?;
+        std::thread::sleep(SETTLED);
         let mut bare = self.bare(&Client::bare(self.bare_count))?;
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
@@ -148,8 +152,7 @@ impl Bench {
             bare: bare.remove(what),
             restricted: restricted.remove(what),
         };
-        // Watches begin before a phase where they can: the start of a program is not to be measured.
-        let watch = self.watch(FIRST.1, is_up)?;
+        let watch = self.watch(FIRST.1, is_up)?.begun();
         let install = self.profiled("install", || {
             self.apply(&self.objects(FIRST, "one"))?;
             self.follow(watch, FIRST.1, is_up)
@@ -160,7 +163,7 @@ impl Bench {
         let mut rests = vec![self.rest("idle", idle)?];
         let is_changed =
             |event: &str, object: &Value| is_up(event, object) && object["spec"]["greeting"] == "two";
-        let watch = self.watch(FIRST.1, is_changed)?;
+        let watch = self.watch(FIRST.1, is_changed)?.begun();
         let change = self.profiled("change", || {
             self.apply(&self.objects(FIRST, "two"))?;
             self.follow(watch, FIRST.1, is_changed)
@@ -179,7 +182,7 @@ impl Bench {
         phases.push(phase("restart", self.span("restart", || self.restart())?));
         rests.push(self.rest("after the restart", idle)?);
         memory.push(("after the restart", self.memory()?));
-        let watch = self.watch(SECOND.1, is_gone)?;
+        let watch = self.watch(SECOND.1, is_gone)?.begun();
         let delete = self.profiled("delete", || {
             self.drive("delete", &self.objects(SECOND, "three"))?;
             self.follow(watch, SECOND.1, is_gone)
@@ -704,8 +707,11 @@ impl Bench {
             if phase == "bump" && client.has_own_type() {
                 self.move_bare_type()?;
             }
-            // Users watch what becomes of their compositions, and so does this program with those of the platform.
-            let _watch = Watch::start(&self.site, &path(client.group, FIRST.1, client.plural), is_up)?;
+            // Users watch what becomes of their compositions, and so does this program with those of the platform, except
+            // while these move to another version: then it begins in the middle.
+            let of_client = path(client.group, FIRST.1, client.plural);
+            let watching = (phase != "bump").then(|| Watch::start(&self.site, &of_client, is_up));
+            let _watch = watching.transpose()?.map(Watch::begun);
             let (line, cpu) = self.while_profiling(&file_phase(phase, client.title), || {
                 let before = cpu_of_servers()?;
                 writeln!(begin)?;
@@ -811,6 +817,12 @@ impl Watch {
             })
         });
         Ok(Self { child, told })
+    }
+
+    /// The same, once it has begun: the start of a program is not to be measured.
+    fn begun(self) -> Self {
+        std::thread::sleep(STARTED);
+        self
     }
 }
 
