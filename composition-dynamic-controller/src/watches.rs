@@ -31,9 +31,10 @@ pub(crate) fn watches(cluster: Cluster, served: &ResourceId, queue: Arc<Queue<Ke
 pub(crate) fn sightings(watches: &Arc<Watches<Key>>) -> Sightings {
     let watches = watches.clone();
     Arc::new(move |id, parent| {
-        // This is the label that the watches remember.
+        // The watches remember this label alone.
         let is_composition = parent.label == labels::COMPOSITION_ID;
-        is_composition.then(|| watches.version_with_label(id, &parent.uid))?
+        let seen = || watches.version_with_label(id, &parent.uid);
+        is_composition.then(seen).flatten()
     })
 }
 
