@@ -127,7 +127,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             if ctx.compositions.get(key).is_some() {
                 ctx.memories.put(key.clone(), left);
             } else {
-                // It went or left during the turn.
+                // During the turn it was removed, or moved to another replica.
                 ctx.end_memory(&left);
             }
             return Err(failure);

@@ -51,20 +51,13 @@ struct Reading<K> {
 }
 
 /// What is remembered of an object.
+#[derive(Clone)]
 struct Remembered<K> {
     /// Finds its owner.
     owner: fn(&Metadata) -> Option<K>,
     /// The label whose value is remembered.
     label: Option<&'static str>,
 }
-
-impl<K> Clone for Remembered<K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Remembered<K> {}
 
 /// The most objects of one kind and namespace that are remembered; further ones are `Sight::Unknown`.
 const MOST_OBJECTS: usize = 50_000;
@@ -215,24 +208,28 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
 
     /// True if the object has this resource version according to a watch that has not failed lately.
     pub fn confirms(&self, id: &ObjectId, version: &str) -> bool {
-        self.believed(id, |seen| seen.version == version).is_some()
+        self.believed(id, |seen| (seen.version == version).then_some(()))
+            .is_some()
     }
 
     /// The resource version at which the object was last seen, if the remembered label ([`Watches::remembering`]) had
     /// this value then, and the watch has not failed lately.
     pub fn version_with_label(&self, id: &ObjectId, value: &str) -> Option<String> {
-        self.believed(id, |seen| seen.label.as_deref() == Some(value))
+        self.believed(id, |seen| {
+            (seen.label.as_deref() == Some(value)).then(|| seen.version.clone())
+        })
     }
 
-    /// The resource version at which a watch that has not failed lately saw the object, if it was like this.
-    fn believed(&self, id: &ObjectId, is_like: impl Fn(&CachedObject<K>) -> bool) -> Option<String> {
+    /// Reads what a watch that has not failed lately saw of the object.
+    fn believed<T>(&self, id: &ObjectId, read: impl FnOnce(&CachedObject<K>) -> Option<T>) -> Option<T> {
         let scopes = self.lock();
         let state = lock(&scopes.get(&Scope::of(id))?.state);
         let has_failed = state
             .failed
             .is_some_and(|failed| failed.elapsed() < FAILED_LATELY);
-        let seen = state.objects.get(id.name()).filter(|seen| is_like(seen))?;
-        (!has_failed && !seen.version.is_empty()).then(|| seen.version.clone())
+        let seen = state.objects.get(id.name());
+        seen.filter(|seen| !has_failed && !seen.version.is_empty())
+            .and_then(read)
     }
 
     fn begin(&self, scope: &Scope) -> Watch<K> {
@@ -265,7 +262,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
             tokio::pin!(events);
             while let Some(event) = events.next().await {
                 let mut state = lock(&theirs);
-                let mut moved = state.take(event, reading.remembered);
+                let mut moved = state.take(event, &reading.remembered);
                 // Anyone who may write labels can name any owner.
                 moved.retain(|key| state.users.contains(key));
                 drop(state);
@@ -296,7 +293,7 @@ impl Scope {
 
 impl<K: Hash + Eq + Clone> WatchState<K> {
     /// Processes an event of the watch, and returns the owners whose objects changed.
-    fn take(&mut self, event: Event<Metadata>, remembered: Remembered<K>) -> Vec<K> {
+    fn take(&mut self, event: Event<Metadata>, remembered: &Remembered<K>) -> Vec<K> {
         match event {
             Event::Init => {
                 self.listing.clear();
@@ -359,7 +356,7 @@ impl<K: Hash + Eq + Clone> WatchState<K> {
 }
 
 impl<K> CachedObject<K> {
-    fn of(object: &Metadata, remembered: Remembered<K>) -> Self {
+    fn of(object: &Metadata, remembered: &Remembered<K>) -> Self {
         let value = remembered.label.and_then(|label| object.labels().get(label));
         Self {
             version: object.resource_version().unwrap_or_default(),
@@ -434,7 +431,7 @@ mod tests {
         let state = watches.lock()[&Scope::of(&id)].state.clone();
         assert!(!watches.confirms(&id, "1"), "it is not listed yet");
         for event in [Event::Init, Event::InitApply(object("1")), Event::InitDone] {
-            lock(&state).take(event, REMEMBERED);
+            lock(&state).take(event, &REMEMBERED);
         }
         lock(&state).failed = None;
         assert!(watches.confirms(&id, "1"));
@@ -453,14 +450,14 @@ mod tests {
     #[test]
     fn only_changes_are_reported() {
         let mut state = WatchState::default();
-        assert!(state.take(Event::Init, REMEMBERED).is_empty());
-        assert!(state.take(Event::InitApply(object("1")), REMEMBERED).is_empty());
+        assert!(state.take(Event::Init, &REMEMBERED).is_empty());
+        assert!(state.take(Event::InitApply(object("1")), &REMEMBERED).is_empty());
         assert!(!state.complete);
-        assert_eq!(state.take(Event::InitDone, REMEMBERED), shop());
+        assert_eq!(state.take(Event::InitDone, &REMEMBERED), shop());
         assert!(state.complete);
-        assert!(state.take(Event::Apply(object("1")), REMEMBERED).is_empty());
-        assert_eq!(state.take(Event::Apply(object("2")), REMEMBERED), shop());
-        assert_eq!(state.take(Event::Delete(object("3")), REMEMBERED), shop());
+        assert!(state.take(Event::Apply(object("1")), &REMEMBERED).is_empty());
+        assert_eq!(state.take(Event::Apply(object("2")), &REMEMBERED), shop());
+        assert_eq!(state.take(Event::Delete(object("3")), &REMEMBERED), shop());
         assert!(state.objects.is_empty());
     }
 
@@ -468,15 +465,15 @@ mod tests {
     fn only_events_tell_how_far_a_watch_has_come() {
         let mut state = WatchState::default();
         for event in [Event::Init, Event::InitApply(object("1")), Event::InitDone] {
-            state.take(event, REMEMBERED);
+            state.take(event, &REMEMBERED);
             assert_eq!(state.last_event, None);
         }
-        state.take(Event::Apply(object("2")), REMEMBERED);
+        state.take(Event::Apply(object("2")), &REMEMBERED);
         assert_eq!(state.last_event.as_deref(), Some("2"));
-        state.take(Event::Delete(object("3")), REMEMBERED);
+        state.take(Event::Delete(object("3")), &REMEMBERED);
         assert_eq!(state.last_event.as_deref(), Some("3"));
         // Something may have been deleted between the last event and a new list.
-        state.take(Event::Init, REMEMBERED);
+        state.take(Event::Init, &REMEMBERED);
         assert_eq!(state.last_event, None);
     }
 
@@ -484,11 +481,11 @@ mod tests {
     fn a_second_list_reports_changes_and_deletions_since_the_first() {
         let mut state = WatchState::default();
         let mut list = |objects: &[&str]| {
-            let mut news = state.take(Event::Init, REMEMBERED);
+            let mut news = state.take(Event::Init, &REMEMBERED);
             for version in objects {
-                news.extend(state.take(Event::InitApply(object(version)), REMEMBERED));
+                news.extend(state.take(Event::InitApply(object(version)), &REMEMBERED));
             }
-            news.extend(state.take(Event::InitDone, REMEMBERED));
+            news.extend(state.take(Event::InitDone, &REMEMBERED));
             news
         };
         assert_eq!(list(&["1"]), shop());

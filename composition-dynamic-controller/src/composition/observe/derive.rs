@@ -209,8 +209,7 @@ pub(super) fn may_go_with_namespace(
 }
 
 /// True when the health of the release's objects has to be known. If there is more to do than to correct them, they are
-/// read once that is done. Nothing in a removal depends on it: after a restart, each of many deleted compositions would
-/// start watches of its objects and end them at once.
+/// read once that is done. A removal does not depend on it, and need not start watches that it would end at once.
 pub(super) fn looks_at_objects(composition: &Composition, rights: &Rights, release: &Release) -> bool {
     rights.are_in_place() && !composition.deleting && !release.is_acted_upon()
 }

@@ -129,7 +129,7 @@ impl Releases {
 
     /// Checks, before anything is written, that the objects that exist belong to the release, and decides which of them
     /// an apply would not change. According to a watch, some are as revision `applied_in` left them, and others, which
-    /// that revision has and which have to be applied, name the object that the release belongs to: neither are read.
+    /// that revision has and which have to be applied, name the object that the release belongs to: neither is read.
     async fn check_objects(
         &self,
         spec: &ChangeSpec<'_>,
@@ -150,17 +150,17 @@ impl Releases {
         }
         // The wait needs the health of all objects.
         let must_read = |id: &ObjectId| known.contains(id) && self.options.wait != Wait::No;
-        // Of one that may not have to be applied, more than the label is needed. A new one that exists is told from one
-        // that the change creates, and its fields may have to become those of an apply, before it is applied.
-        let is_new: HashSet<&ObjectId> = new.iter().filter_map(|target| target.id()).collect();
-        let needs_read = |id: &ObjectId| known.contains(id) || is_new.contains(id);
+        // The label is not enough for an object that may be left out, nor for a new one: an undo has to know whether that
+        // existed, and its fields may have to become those of an apply first.
+        let added: HashSet<&ObjectId> = new.iter().filter_map(|target| target.id()).collect();
+        let label_is_enough = |id: &ObjectId| !known.contains(id) && !added.contains(id);
         let mut checks = Checks::default();
         let mut to_read = Vec::new();
         for target in looked_at {
             let id = target.id().filter(|id| !must_read(id)).zip(applied_in);
             let unread = id.and_then(|(id, revision)| {
                 let unchanged = self.unchanged_since(revision, id).cloned();
-                let seen = || self.seen_as_ours(id).filter(|_| !needs_read(id));
+                let seen = || label_is_enough(id).then(|| self.seen_as_ours(id)).flatten();
                 Some((id, unchanged.or_else(seen)?))
             });
             let Some((id, version)) = unread else {

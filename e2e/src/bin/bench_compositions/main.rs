@@ -360,12 +360,9 @@ impl Bench {
             is_defined,
         )?;
         platform::apply(&self.site, &definition.to_string())?;
-        while !watch
-            .told
-            .recv_timeout(PATIENCE)
-            .context("the definition is not ready")?
-            .1
-        {}
+        watch
+            .until_one()
+            .context("the definition does not become ready")?;
         progress(format_args!(
             "the definition to be ready: {:.1} s",
             begun.elapsed().as_secs_f64()
@@ -817,6 +814,12 @@ impl Watch {
             })
         });
         Ok(Self { child, told })
+    }
+
+    /// Waits until it holds for one of the objects.
+    fn until_one(&self) -> Result<()> {
+        while !self.told.recv_timeout(PATIENCE)?.1 {}
+        Ok(())
     }
 
     /// The same, once it has begun: the start of a program is not to be measured.

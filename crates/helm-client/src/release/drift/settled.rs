@@ -40,7 +40,8 @@ pub(in crate::release) struct Revision {
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     cache: Mutex<HashMap<ObjectId, CachedDrift>>,
-    /// Resource versions that watches named for a change that failed: no object is taken to be at these any more.
+    /// Resource versions at which watches saw objects of a change that failed. The watches are not believed about these
+    /// again.
     doubted: Mutex<HashMap<ObjectId, String>>,
 }
 
@@ -125,7 +126,7 @@ impl Settled {
         }
     }
 
-    /// Notes that a change failed which took the word of a watch for these objects.
+    /// Notes that a change failed which relied on watches for the versions of these objects.
     pub(in crate::release) fn doubt(&self, checked: &Checked) {
         let versions = checked
             .iter()
