@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,14 @@ impl Memory {
     /// The objects that the client for releases may know something about.
     pub(super) fn known(&self) -> impl Iterator<Item = &ObjectId> {
         self.objects.objects().chain(&self.known)
+    }
+
+    /// Takes the objects that failed turns left and that the release does not have any more, once all that it has were
+    /// looked at.
+    pub(super) fn take_former(&mut self) -> Vec<ObjectId> {
+        let mut former = mem::take(&mut self.known);
+        former.retain(|id| self.objects.get(id).is_none());
+        former
     }
 
     /// Leaves the records to the next turn, which follows as soon as an object becomes ready. That turn must not act on
@@ -200,5 +209,9 @@ mod tests {
         }
         assert_eq!(memory.known().collect::<Vec<_>>(), [&id("a"), &id("b")]);
         assert!(memory.settled.is_none() && memory.objects.objects().next().is_none());
+
+        memory = looked_at(memory, "b");
+        assert_eq!(memory.take_former(), [id("a")]);
+        assert_eq!(memory.known().collect::<Vec<_>>(), [&id("b")]);
     }
 }

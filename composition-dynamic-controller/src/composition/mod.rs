@@ -16,6 +16,7 @@ mod origin;
 mod packed;
 mod status;
 
+use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
@@ -119,24 +120,9 @@ fn again(next: &Next) -> Again {
 }
 
 async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
-    let mut memory = ctx.memories.take(key);
-    let (next, end) = match Box::pin(passes(key, &mut memory, ctx)).await {
-        Ok(ended) => ended,
-        Err(failure) => {
-            let left = memory.after_failure();
-            if ctx.compositions.get(key).is_some() {
-                ctx.memories.put(key.clone(), left);
-            } else {
-                // During the turn it was removed, or moved to another replica.
-                ctx.end_memory(&left);
-            }
-            return Err(failure);
-        }
-    };
-    match end {
-        End::There => ctx.memories.put(key.clone(), memory),
-        End::Gone => ctx.end_memory(&memory),
-    }
+    let mut remembered = Remembered::take(key, ctx);
+    let (next, end) = Box::pin(passes(key, &mut remembered.memory, ctx)).await?;
+    remembered.end = Some(end);
     Ok(next)
 }
 
@@ -144,6 +130,42 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
 enum End {
     There,
     Gone,
+}
+
+/// The memory of a composition during a turn. However the turn ends, what is still true of it is kept for the next one.
+struct Remembered<'a> {
+    key: &'a Key,
+    ctx: &'a Context,
+    memory: Memory,
+    /// None if the turn failed, panicked or was cut off.
+    end: Option<End>,
+}
+
+impl<'a> Remembered<'a> {
+    fn take(key: &'a Key, ctx: &'a Context) -> Self {
+        Self {
+            key,
+            ctx,
+            memory: ctx.memories.take(key),
+            end: None,
+        }
+    }
+}
+
+impl Drop for Remembered<'_> {
+    fn drop(&mut self) {
+        let memory = mem::take(&mut self.memory);
+        let memory = match self.end {
+            Some(End::There) => memory,
+            Some(End::Gone) => return self.ctx.end_memory(&memory),
+            None => memory.after_failure(),
+        };
+        self.ctx.memories.put(self.key.clone(), memory);
+        // If it was removed during the turn, nobody else forgets what was just kept.
+        if self.ctx.compositions.get(self.key).is_none() {
+            self.ctx.forget_memory(self.key);
+        }
+    }
 }
 
 async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, End), Error> {
@@ -220,7 +242,10 @@ async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, 
         let outcome = outcome?; // the first failure is the one worth returning
         reported.map_err(Error::Report)?;
         match outcome.standing {
-            Standing::UpToDate if outcome.may_settle => memory.settle(inputs, outcome.answered),
+            Standing::UpToDate if outcome.may_settle => {
+                memory.settle(inputs, outcome.answered);
+                ctx.releases.forget(memory.take_former().iter());
+            }
             Standing::Paused | Standing::GracefullyPaused => ctx.lookups.leave(key),
             Standing::UpToDate
             | Standing::Underway

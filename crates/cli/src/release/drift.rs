@@ -74,6 +74,7 @@ fn findings(drifted: &[DriftedObject]) -> Vec<Finding> {
         object,
         removed,
         paths,
+        ignored: _,
     } in drifted
     {
         if let Some(mode) = removed {

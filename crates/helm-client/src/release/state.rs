@@ -431,6 +431,7 @@ mod tests {
             object: ObjectId::of::<ConfigMap>(Some("shop"), name).unwrap(),
             removed: Some(mode),
             paths: Vec::new(),
+            ignored: Vec::new(),
         };
         let drifted = || vec![map("a", Mode::Warn), map("b", Mode::Correct)];
         let moment = moment(Presence::Gone);

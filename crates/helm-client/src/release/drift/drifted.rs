@@ -16,6 +16,8 @@ pub struct DriftedObject {
     pub removed: Option<Mode>,
     /// The fields that differ.
     pub paths: Vec<DriftedPath>,
+    /// Fields that differ as well, but that the policy ignores. They stay as they are when others are corrected.
+    pub ignored: Vec<Path>,
 }
 
 /// A field of an object that differs from what was applied.

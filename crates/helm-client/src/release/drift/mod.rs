@@ -73,7 +73,7 @@ impl Releases {
         let (known, unknown): (Vec<_>, Vec<_>) = targets
             .iter()
             .filter_map(|target| Some((target, target.id()?)))
-            .map(|(target, id)| (target, id, self.known_drift(id)))
+            .map(|(target, id)| (target, id, self.known_drift(&deployed, id)))
             .partition(|(.., drift)| drift.is_some());
         let looks: Vec<_> = unknown
             .into_iter()
@@ -97,9 +97,10 @@ impl Releases {
     }
 
     /// What has drifted in an object that has not changed since it was last compared.
-    fn known_drift(&self, id: &ObjectId) -> Option<Vec<DriftedPath>> {
-        let cached = self.settled.get_at(id, self.unchanged.get(id)?)?;
-        Some(cached.drifted)
+    fn known_drift(&self, deployed: &Revision, id: &ObjectId) -> Option<Vec<DriftedPath>> {
+        let version = self.unchanged.get(id)?;
+        let cached = self.settled.get(deployed, id)?;
+        (*cached.version == **version).then_some(cached.drifted)
     }
 
     async fn look_at(
@@ -123,6 +124,7 @@ impl Releases {
                 object: id.clone(),
                 removed: Some(mode),
                 paths: Vec::new(),
+                ignored: Vec::new(),
             });
             return Ok((looked(Health::NotFound, None), drifted));
         };
@@ -143,19 +145,18 @@ impl Releases {
         live: &Value,
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
-        if let Some(cached) = self.settled.get(id).filter(|cached| cached.print == print) {
+        let cached = self.settled.get(deployed, id);
+        if let Some(cached) = cached.filter(|cached| cached.print == print) {
             self.settled.set_version(id, json::resource_version(live));
             return Ok(cached.drifted);
         }
         let mut wanted = target.manifest.clone();
         deployed.owner.claim(&mut wanted);
         let how = Apply::by(MANAGER).force().dry_run();
-        let mut as_applied = None;
+        let mut is_as_applied = false;
         let drifted = match self.cluster.apply(id, &wanted, &how).await {
             Ok(applied) => {
-                if fingerprint(&applied.object) == print {
-                    as_applied = Some(deployed.clone());
-                }
+                is_as_applied = fingerprint(&applied.object) == print;
                 differences(id, &applied.object, live)
             }
             // An admission webhook with side effects refuses dry runs; the object then counts as unchanged.
@@ -176,8 +177,9 @@ impl Releases {
         let cached = CachedDrift {
             print,
             version: json::resource_version(live).into(),
+            revision: deployed.clone(),
             drifted: drifted.clone(),
-            as_applied,
+            is_as_applied,
         };
         self.settled.set(id, cached);
         Ok(drifted)
@@ -228,17 +230,7 @@ impl Releases {
             .filter(|path| path.wanted.is_none())
             .map(|path| &path.path)
             .collect();
-        let left: Vec<&Path> = of_mode(Mode::Warn).map(|path| &path.path).collect();
-        let ignored = self
-            .settled
-            .get(id)
-            .map(|cached| cached.drifted)
-            .unwrap_or_default();
-        let corrected: HashSet<&Path> = of_mode(Mode::Correct).map(|path| &path.path).collect();
-        let ignored = ignored
-            .iter()
-            .map(|path| &path.path)
-            .filter(|path| !corrected.contains(path));
+        let left = of_mode(Mode::Warn).map(|path| &path.path).chain(&drifted.ignored);
         if let Some(live) = self.cluster.get::<Value>(id).await.map_err(failed)? {
             if owner.parent.is_some() {
                 // A release that belongs to no object is corrected whatever owner its objects name, as Helm applies
@@ -252,7 +244,7 @@ impl Releases {
                 let taking = migrate::take_over(&self.cluster, id, &live, is_hand, &added).await;
                 taking.map_err(failed)?;
             }
-            for path in left.into_iter().chain(ignored) {
+            for path in left {
                 if path.get(&target.manifest).is_some() {
                     path.set(&mut object, path.get(&live));
                 }
@@ -274,16 +266,21 @@ impl Releases {
     }
 }
 
-/// Drops the differences that the policy ignores.
-fn restricted(id: &ObjectId, mut paths: Vec<DriftedPath>, policy: &Policy) -> Option<DriftedObject> {
-    paths.retain_mut(|path| {
+/// What the policy says about the differences of an object; `None` if it ignores all of them.
+fn restricted(id: &ObjectId, differences: Vec<DriftedPath>, policy: &Policy) -> Option<DriftedObject> {
+    let (mut paths, mut ignored) = (Vec::new(), Vec::new());
+    for mut path in differences {
         path.mode = policy.mode(id, &path.path);
-        path.mode != Mode::Ignore
-    });
+        match path.mode {
+            Mode::Ignore => ignored.push(path.path),
+            Mode::Warn | Mode::Correct => paths.push(path),
+        }
+    }
     (!paths.is_empty()).then(|| DriftedObject {
         object: id.clone(),
         removed: None,
         paths,
+        ignored,
     })
 }
 

@@ -17,16 +17,18 @@ use crate::release::managers::{counted, is_hand};
 use crate::release::ownership::{Checked, Owner, Precondition};
 
 /// What had drifted in an object as last seen.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct CachedDrift {
     /// Fingerprint of the compared fields.
     pub(super) print: u64,
     /// The resource version of the object when it had this fingerprint.
     pub(super) version: Box<str>,
+    /// The revision that it was compared with. Several releases can name an object, but only one of them owns it.
+    pub(super) revision: Revision,
     /// What had drifted in it.
     pub(super) drifted: Vec<DriftedPath>,
-    /// The revision whose apply left it like that, or would change nothing.
-    pub(super) as_applied: Option<Revision>,
+    /// True if the apply of that revision left it like that, or would change nothing.
+    pub(super) is_as_applied: bool,
 }
 
 /// A revision of a release. Objects can pass from one release to another, so a number alone is not enough.
@@ -58,8 +60,9 @@ impl Settled {
             let cached = CachedDrift {
                 print: fingerprint(&live.object),
                 version: json::resource_version(&live.object).into(),
+                revision: revision.clone(),
                 drifted: Vec::new(),
-                as_applied: Some(revision.clone()),
+                is_as_applied: true,
             };
             cache.insert(live.id.clone(), cached);
         }
@@ -78,7 +81,7 @@ impl Settled {
             let cached = cache.get_mut(id);
             if let Some(cached) = cached.filter(|cached| cached.is_of(before) && *cached.version == **version)
             {
-                cached.as_applied = Some(revision.clone());
+                cached.revision = revision.clone();
             }
         }
     }
@@ -113,8 +116,7 @@ impl Settled {
     pub(in crate::release) fn is_of_release_at(&self, owner: &Owner, id: &ObjectId, version: &str) -> bool {
         let cache = self.lock();
         let cached = cache.get(id).filter(|cached| *cached.version == *version);
-        let revision = cached.and_then(|cached| cached.as_applied.as_ref());
-        revision.is_some_and(|revision| *revision.owner == *owner)
+        cached.is_some_and(|cached| cached.is_as_applied && *cached.revision.owner == *owner)
     }
 
     /// Forgets what is known about these objects.
@@ -143,13 +145,13 @@ impl Settled {
         doubted.get(id).is_some_and(|doubted| doubted == version)
     }
 
-    pub(super) fn get(&self, id: &ObjectId) -> Option<CachedDrift> {
-        self.lock().get(id).cloned()
-    }
-
-    /// What is known about the object at this resource version.
-    pub(super) fn get_at(&self, id: &ObjectId, version: &str) -> Option<CachedDrift> {
-        self.get(id).filter(|cached| *cached.version == *version)
+    /// What had drifted in the object when it was last compared with this revision.
+    pub(super) fn get(&self, revision: &Revision, id: &ObjectId) -> Option<CachedDrift> {
+        let cache = self.lock();
+        cache
+            .get(id)
+            .filter(|cached| cached.revision == *revision)
+            .cloned()
     }
 
     pub(super) fn set(&self, id: &ObjectId, drift: CachedDrift) {
@@ -174,7 +176,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl CachedDrift {
     fn is_of(&self, revision: &Revision) -> bool {
-        self.as_applied.as_ref() == Some(revision)
+        self.is_as_applied && self.revision == *revision
     }
 }
 

@@ -924,6 +924,7 @@ async fn drift_of_an_object_that_became_anothers_is_not_corrected() {
         object: id,
         removed: Some(crate::release::drift::Mode::Correct),
         paths: Vec::new(),
+        ignored: Vec::new(),
     };
     let refused = releases(&script).correct(&record, &[drifted]).await;
     assert!(matches!(refused, Err(Error::NotOurs { .. })));

@@ -347,30 +347,49 @@ async fn what_is_to_be_left_alone_is_not_written_over() {
     let mut desired = desired(&[("ConfigMap", "a")]);
     desired.manifest.push_str("  other: \"2\"\n");
     let record = stored(1, Status::Deployed, &desired);
-    let script = Script::new("one warns, the other is corrected").get(&map("a"), changed());
-    let script = dry_run(script, wanted).get(&map("a"), changed()).on(
-        Method::PATCH,
-        &map("a"),
-        |sent| assert_eq!(sent["data"], json!({"size": "9", "other": "2"})),
-        200,
-        live(&json!({"size": "9", "other": "2"})),
-    );
+    let other = (".data.other".to_owned(), Mode::Correct);
+    let size = (".data.size".to_owned(), Mode::Warn);
+    for (policy, modes) in [
+        ("warn=.data.size", vec![other.clone(), size]),
+        ("ignore=.data.size", vec![other]),
+    ] {
+        let script = Script::new(policy).get(&map("a"), changed());
+        let script = dry_run(script, wanted.clone()).get(&map("a"), changed()).on(
+            Method::PATCH,
+            &map("a"),
+            |sent| assert_eq!(sent["data"], json!({"size": "9", "other": "2"})),
+            200,
+            live(&json!({"size": "9", "other": "2"})),
+        );
+        let releases = releases(&script);
+        let policy: Policy = policy.parse().unwrap();
+        let drifted = releases.drift(&record, &policy).await.unwrap();
+        let told = drifted[0].paths.iter();
+        let told: Vec<_> = told.map(|path| (path.path.to_string(), path.mode)).collect();
+        assert_eq!(told, modes);
+        // Another release that named the object has gone in the meantime.
+        releases.forget([&drifted[0].object].into_iter());
+        releases.correct(&record, &drifted).await.unwrap();
+        script.finish();
+    }
+}
+
+#[tokio::test]
+async fn what_another_release_would_correct_is_not_corrected() {
+    let changed = || edited(&json!({"size": "9"}), &json!({"f:size": {}}), &json!({}));
+    let their_size = || live(&json!({"size": "7"}));
+    let our_size = || live(&json!({"size": "1"}));
+    let looks = |script: Script, applied| dry_run(script.get(&map("a"), changed()), applied);
+    let script = looks(Script::new("two releases name the object"), their_size());
+    let script = looks(script, our_size()).get(&map("a"), changed());
     let releases = releases(&script);
-    let policy: Policy = "warn=.data.size".parse().unwrap();
-    let drifted = releases.drift(&record, &policy).await.unwrap();
-    let modes: Vec<_> = drifted[0]
-        .paths
-        .iter()
-        .map(|path| (path.path.to_string(), path.mode))
-        .collect();
-    assert_eq!(
-        modes,
-        [
-            (".data.other".to_owned(), Mode::Correct),
-            (".data.size".to_owned(), Mode::Warn)
-        ]
-    );
-    releases.correct(&record, &drifted).await.unwrap();
+    let mut theirs = deployed();
+    theirs.release.name = "other".to_owned();
+    let policy = Policy::default();
+    for (record, wanted) in [(&theirs, "7"), (&deployed(), "1"), (&deployed(), "1")] {
+        let drifted = releases.drift(record, &policy).await.unwrap();
+        assert_eq!(drifted[0].paths[0].wanted, Some(json!(wanted)));
+    }
     script.finish();
 }
 
