@@ -407,7 +407,7 @@ bench: ## Compare the template engine with Go's on the same chart: times to pars
 COMPOSITIONS ?= 100
 .PHONY: bench-compositions
 bench-compositions: NAMESPACES = 1
-bench-compositions: setup ## What COMPOSITIONS=100 compositions in NAMESPACES=1 namespaces cost, beside a bare client: seconds, requests, writes, events, CPU and memory of each program; BARE=1000 has the bare client make only so many and scales its times; RESTRICTED=1 has it act with the permissions of the controller as well; PROFILES=<folder> saves profiles of the API server in each phase, and prints what it spends its time on (needs root)
+bench-compositions: setup ## What COMPOSITIONS=100 compositions in NAMESPACES=1 namespaces cost, beside a bare client: seconds, requests, writes, events, CPU and memory of each program; BARE=1000 has the bare client make only so many and scales its times; RESTRICTED=1 has it make as many with the permissions of the controller as well; PROFILES=<folder> saves profiles of the API server in each phase, and prints what it spends its time on (needs root)
 	$(BUILD_RELEASE) --quiet $(call bins,$(IN_IMAGES) kco release-driver bench_compositions)
 	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS) --namespaces $(NAMESPACES) $(if $(BARE),--bare $(BARE)) $(if $(RESTRICTED),--restricted) $(if $(PROFILES),--profiles $(PROFILES))
 

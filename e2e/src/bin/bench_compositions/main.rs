@@ -36,7 +36,7 @@ struct Args {
     /// How many namespaces they are spread over.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     namespaces: u32,
-    /// How many releases the bare client makes as the admin, if not as many; its times are scaled.
+    /// How many releases the bare client makes, if not as many; its times are scaled.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     bare: Option<u32>,
     /// The bare client also makes the same writes as the account of the controller, which does not run meanwhile: with a
@@ -113,7 +113,7 @@ fn main() -> Result<()> {
         site,
         count: args.compositions,
         namespaces: args.namespaces,
-        bare_count: args.bare.map_or(args.compositions, |bare| bare as usize),
+        client_count: args.bare.map_or(args.compositions, |bare| bare as usize),
         is_restricted_too: args.restricted,
         profiles: args.profiles,
     };
@@ -125,7 +125,7 @@ struct Bench {
     site: Site,
     count: usize,
     namespaces: u32,
-    bare_count: usize,
+    client_count: usize,
     is_restricted_too: bool,
     profiles: Option<PathBuf>,
 }
@@ -135,7 +135,7 @@ impl Bench {
         self.make_namespaces(&self.places(BARE_NAMESPACE))?;
         self.make_bare_type()?;
         std::thread::sleep(SETTLED);
-        let mut bare = self.bare(&Client::bare(self.bare_count))?;
+        let mut bare = self.bare(&Client::bare(self.client_count))?;
         self.make_namespaces(&[NAMESPACE.to_owned()])?;
         self.make_namespaces(&self.places(NAMESPACE))?;
         self.define(&self.push(FIRST.0)?, FIRST)?;
@@ -273,14 +273,15 @@ impl Bench {
         let Some(folder) = &self.profiles else {
             return Ok(Vec::new());
         };
-        let clients = [
-            (figures::BARE, self.bare_count),
-            (figures::RESTRICTED, self.count),
-        ];
+        let clients = [figures::BARE, figures::RESTRICTED];
         let clients = &clients[..if self.is_restricted_too { 2 } else { 1 }];
         let phases = PHASES.iter().flat_map(|phase| {
-            let of_clients = clients.iter().map(move |(title, releases)| {
-                (format!("{phase}, {title}"), file_phase(phase, title), *releases)
+            let of_clients = clients.iter().map(move |title| {
+                (
+                    format!("{phase}, {title}"),
+                    file_phase(phase, title),
+                    self.client_count,
+                )
             });
             of_clients.chain([((*phase).to_owned(), (*phase).to_owned(), self.count)])
         });
@@ -655,7 +656,7 @@ impl Bench {
             let pods = self.of_platform(&["get", "pods", "--output=name"])?;
             Ok(!pods.contains(&controller))
         })?;
-        let phases = self.bare(&Client::restricted(self.count, account))?;
+        let phases = self.bare(&Client::restricted(self.client_count, account))?;
         self.of_platform(&["scale", "deployment", &controller, "--replicas=1"])?;
         self.of_platform(&["rollout", "status", "deployment", &controller])?;
         self.kubectl(&["annotate", "compositiondefinitions", "bench", "krateo.io/paused-"])?;
