@@ -98,9 +98,7 @@ impl Releases {
 
     /// What has drifted in an object that has not changed since it was last compared.
     fn known_drift(&self, deployed: &Revision, id: &ObjectId) -> Option<Vec<DriftedPath>> {
-        let version = self.unchanged.get(id)?;
-        let cached = self.settled.get(deployed, id)?;
-        (*cached.version == **version).then_some(cached.drifted)
+        self.settled.drifted_at(deployed, id, self.unchanged.get(id)?)
     }
 
     async fn look_at(
@@ -145,10 +143,9 @@ impl Releases {
         live: &Value,
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
         let print = fingerprint(live);
-        let cached = self.settled.get(deployed, id);
-        if let Some(cached) = cached.filter(|cached| cached.print == print) {
-            self.settled.set_version(id, json::resource_version(live));
-            return Ok(cached.drifted);
+        let version = json::resource_version(live);
+        if let Some(drifted) = self.settled.drifted_with(deployed, id, print, version) {
+            return Ok(drifted);
         }
         let mut wanted = target.manifest.clone();
         deployed.owner.claim(&mut wanted);
@@ -176,7 +173,7 @@ impl Releases {
         };
         let cached = CachedDrift {
             print,
-            version: json::resource_version(live).into(),
+            version: version.into(),
             revision: deployed.clone(),
             drifted: drifted.clone(),
             is_as_applied,

@@ -17,7 +17,7 @@ use crate::release::managers::{counted, is_hand};
 use crate::release::ownership::{Checked, Owner, Precondition};
 
 /// What had drifted in an object as last seen.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct CachedDrift {
     /// Fingerprint of the compared fields.
     pub(super) print: u64,
@@ -145,24 +145,38 @@ impl Settled {
         doubted.get(id).is_some_and(|doubted| doubted == version)
     }
 
-    /// What had drifted in the object when it was last compared with this revision.
-    pub(super) fn get(&self, revision: &Revision, id: &ObjectId) -> Option<CachedDrift> {
+    /// What had drifted in the object when it was compared with this revision at this resource version.
+    pub(super) fn drifted_at(
+        &self,
+        revision: &Revision,
+        id: &ObjectId,
+        version: &str,
+    ) -> Option<Vec<DriftedPath>> {
         let cache = self.lock();
-        cache
-            .get(id)
-            .filter(|cached| cached.revision == *revision)
-            .cloned()
+        let cached = cache.get(id).filter(|cached| cached.revision == *revision)?;
+        (*cached.version == *version).then(|| cached.drifted.clone())
+    }
+
+    /// What had drifted in the object when it was compared with this revision and had this fingerprint. Notes that it
+    /// still has that at this resource version.
+    pub(super) fn drifted_with(
+        &self,
+        revision: &Revision,
+        id: &ObjectId,
+        print: u64,
+        version: &str,
+    ) -> Option<Vec<DriftedPath>> {
+        let mut cache = self.lock();
+        let cached = cache.get_mut(id)?;
+        if cached.print != print || cached.revision != *revision {
+            return None;
+        }
+        cached.version = version.into();
+        Some(cached.drifted.clone())
     }
 
     pub(super) fn set(&self, id: &ObjectId, drift: CachedDrift) {
         self.lock().insert(id.clone(), drift);
-    }
-
-    /// Notes that the object has another resource version, and the same fingerprint.
-    pub(super) fn set_version(&self, id: &ObjectId, version: &str) {
-        if let Some(cached) = self.lock().get_mut(id) {
-            cached.version = version.into();
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, CachedDrift>> {
