@@ -67,6 +67,7 @@ mod tests {
         let full = Query {
             release_name: Some("r".to_owned()),
             composition_definition_resource_version: Some("1".to_owned()),
+            composition_resource_version: Some("1".to_owned()),
             ..query
         };
         let all: BTreeSet<String> = named(true).union(&named(false)).cloned().collect();

@@ -100,7 +100,10 @@ impl Inspector {
             Some(&query.composition_namespace),
             &query.composition_name,
         )?;
-        let object: Option<DynamicObject> = self.cluster.get(&id).await?;
+        let object: Option<DynamicObject> = match query.composition_resource_version.as_deref() {
+            Some(known) => self.cluster.get_at_least(&id, known).await?,
+            None => self.cluster.get(&id).await?,
+        };
         let object = object.ok_or_else(|| Error::NoComposition(id.to_string()))?;
         Ok(Composition::read(object, &resource.api_resource())?)
     }

@@ -6,7 +6,8 @@ use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
 
-use super::{FIELD_MANAGER, Placed, release_key};
+use super::placed::{Placed, content};
+use super::{FIELD_MANAGER, release_key};
 use crate::bundle::{Object, Stage};
 
 /// How many objects of a bundle are read at once.
@@ -94,25 +95,11 @@ async fn is_in_place(
     }
     let how = Apply::by(FIELD_MANAGER).force().dry_run();
     let would_be = cluster.apply(id, wanted, &how).await?.object;
-    let in_place = without_bookkeeping(&live) == without_bookkeeping(&would_be);
+    let in_place = content(&live) == content(&would_be);
     if in_place {
         placed.note(id, wanted, &live);
     }
     Ok(Some(in_place))
-}
-
-/// The object without the metadata that the server maintains, which does not affect what the object says.
-fn without_bookkeeping(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        for key in ["managedFields", "resourceVersion", "generation"] {
-            metadata.remove(key);
-        }
-    }
-    if let Some(object) = object.as_object_mut() {
-        object.remove("status");
-    }
-    object
 }
 
 #[cfg(test)]

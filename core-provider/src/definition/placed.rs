@@ -1,8 +1,8 @@
-//! A cache of objects of bundles that are known to be in their desired state: those that have not been written since
-//! need no dry run.
+//! A cache of objects of bundles that are known to be in their desired state: those whose content is the same as then
+//! need no dry run. Their status does not count: the API server and controllers write it after each change of ours.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cluster::ObjectId;
@@ -12,40 +12,28 @@ use serde_json::Value;
 #[derive(Default)]
 pub(crate) struct Placed {
     entries: Mutex<HashMap<ObjectId, Entry>>,
+    /// Its key is random, so nobody can make up other content with the same hash.
+    hasher: RandomState,
 }
 
-/// A desired state, and the resource version of the object that had it.
+/// Hashes of a desired state, and of the content of the object that had it.
 #[derive(PartialEq, Eq)]
 struct Entry {
     wanted: u64,
-    resource_version: String,
-}
-
-impl Entry {
-    /// None without a resource version: such an object could not be distinguished from a later state.
-    fn new(wanted: &Value, live: &Value) -> Option<Self> {
-        let resource_version = live["metadata"]["resourceVersion"].as_str()?.to_owned();
-        let mut hasher = DefaultHasher::new();
-        wanted.hash(&mut hasher);
-        Some(Self {
-            wanted: hasher.finish(),
-            resource_version,
-        })
-    }
+    content: u64,
 }
 
 impl Placed {
     /// True when `live` is known to be as `wanted`.
     pub(super) fn holds(&self, id: &ObjectId, wanted: &Value, live: &Value) -> bool {
-        let entry = Entry::new(wanted, live);
-        entry.is_some() && self.entries().get(id) == entry.as_ref()
+        let entry = self.entry(wanted, live);
+        self.entries().get(id) == Some(&entry)
     }
 
     /// Records that `live` is as `wanted`.
     pub(super) fn note(&self, id: &ObjectId, wanted: &Value, live: &Value) {
-        if let Some(entry) = Entry::new(wanted, live) {
-            self.entries().insert(id.clone(), entry);
-        }
+        let entry = self.entry(wanted, live);
+        self.entries().insert(id.clone(), entry);
     }
 
     /// Forgets an object that is being deleted.
@@ -53,9 +41,30 @@ impl Placed {
         self.entries().remove(id);
     }
 
+    fn entry(&self, wanted: &Value, live: &Value) -> Entry {
+        Entry {
+            wanted: self.hasher.hash_one(wanted),
+            content: self.hasher.hash_one(content(live)),
+        }
+    }
+
     fn entries(&self) -> MutexGuard<'_, HashMap<ObjectId, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The object without its status and without metadata that changes with every write, whatever the write changes.
+pub(super) fn content(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for key in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(key);
+        }
+    }
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+    }
+    object
 }
 
 #[cfg(test)]
@@ -66,26 +75,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_known_until_it_or_its_desired_state_changes() {
+    fn an_object_is_known_until_its_content_or_its_desired_state_changes() {
         let id = ObjectId::of::<ConfigMap>(Some("defs"), "web").unwrap();
-        let live = |version: &str| json!({"metadata": {"resourceVersion": version}, "data": {"a": "1"}});
+        let live = json!({
+            "metadata": {"uid": "1", "resourceVersion": "7", "generation": 1, "managedFields": []}, "data": {"a": "1"},
+        });
         let (wanted, other) = (json!({"data": {"a": "1"}}), json!({"data": {"a": "2"}}));
         let placed = Placed::default();
-        assert!(!placed.holds(&id, &wanted, &live("7")));
-        placed.note(&id, &wanted, &live("7"));
-        assert!(placed.holds(&id, &wanted, &live("7")));
-        assert!(!placed.holds(&id, &wanted, &live("8")), "written since");
-        assert!(!placed.holds(&id, &other, &live("7")), "wanted otherwise");
-        placed.forget(&id);
-        assert!(!placed.holds(&id, &wanted, &live("7")));
-    }
-
-    #[test]
-    fn an_object_without_a_version_is_never_known() {
-        let id = ObjectId::of::<ConfigMap>(Some("defs"), "web").unwrap();
-        let (wanted, live) = (json!({}), json!({"metadata": {}}));
-        let placed = Placed::default();
+        assert!(!placed.holds(&id, &wanted, &live));
         placed.note(&id, &wanted, &live);
+        assert!(placed.holds(&id, &wanted, &live));
+        assert!(!placed.holds(&id, &other, &live), "wanted otherwise");
+        let mut written = live.clone();
+        written["metadata"]["resourceVersion"] = json!("8");
+        written["metadata"]["managedFields"] = json!([{"manager": "another"}]);
+        written["status"] = json!({"observedGeneration": 1});
+        assert!(
+            placed.holds(&id, &wanted, &written),
+            "only its status was written"
+        );
+        for (at, value) in [("/data/a", "2"), ("/metadata/uid", "2")] {
+            let mut changed = live.clone();
+            *changed.pointer_mut(at).unwrap() = json!(value);
+            assert!(!placed.holds(&id, &wanted, &changed), "{at}");
+        }
+        placed.forget(&id);
         assert!(!placed.holds(&id, &wanted, &live));
     }
 }

@@ -31,6 +31,10 @@ pub struct Query {
     /// it need not read it again. Our extension: the reference has no such parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composition_definition_resource_version: Option<String>,
+    /// `metadata.resourceVersion` of the composition as the caller knows it: the inspector reads this version or a newer
+    /// one, which an API server can do from its cache. Our extension: the reference has no such parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composition_resource_version: Option<String>,
     /// API group of the composition.
     #[serde(default = "composition_group")]
     pub composition_group: String,

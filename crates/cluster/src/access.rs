@@ -209,7 +209,7 @@ impl Cluster {
                 });
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
+            pause = (pause * 2).min(Duration::from_millis(200));
         }
     }
 

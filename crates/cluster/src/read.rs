@@ -53,6 +53,27 @@ impl Cluster {
         self.get_by(id, Call::get(id.path()), bounded).await
     }
 
+    /// An object that is at least as new as this resource version, which the server may read from its cache; `None` like
+    /// [`Cluster::get`]. If the server does not know the version, as after a restore of its data, the newest is read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`].
+    pub async fn get_at_least<T: DeserializeOwned>(
+        &self,
+        id: &ObjectId,
+        resource_version: &str,
+    ) -> Result<Option<T>, Error> {
+        let call = Call::get(id.path()).query("resourceVersion", resource_version);
+        match self.get_by(id, call, bounded).await {
+            Err(Error::Request {
+                source: Failure::Refused(status),
+                ..
+            }) if matches!(status.code, 400 | 504) => self.get(id).await,
+            read => read,
+        }
+    }
+
     /// An object without its `spec`, for objects whose spec cannot be read; only its metadata, if the rest cannot be
     /// read either.
     ///
@@ -381,6 +402,34 @@ mod tests {
         assert!(cluster.get::<Value>(&web()).await.unwrap_err().is_forbidden());
         let typed: ConfigMap = cluster.get(&web()).await.unwrap().unwrap();
         assert_eq!(typed.data.unwrap()["a"], "b");
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn an_object_is_read_anew_if_the_server_does_not_know_the_version() {
+        let at = format!("{PATH}?resourceVersion=7");
+        let found = json!({"metadata": {"name": "web", "resourceVersion": "8"}});
+        let script = Script::new("get a known, a missing, two unknown and a forbidden one")
+            .get(&at, found.clone())
+            .absent(&at)
+            .refuse(http::Method::GET, &at, 400, "BadRequest", "invalid")
+            .get(PATH, found.clone())
+            .refuse(
+                http::Method::GET,
+                &at,
+                504,
+                "Timeout",
+                "Too large resource version",
+            )
+            .get(PATH, found.clone())
+            .refuse(http::Method::GET, &at, 403, "Forbidden", "no");
+        let cluster = script.cluster();
+        let read = async || cluster.get_at_least::<Value>(&web(), "7").await;
+        assert_eq!(read().await.unwrap(), Some(found.clone()));
+        assert_eq!(read().await.unwrap(), None);
+        assert_eq!(read().await.unwrap(), Some(found.clone()));
+        assert_eq!(read().await.unwrap(), Some(found));
+        assert!(read().await.unwrap_err().is_forbidden());
         script.finish();
     }
 

@@ -144,6 +144,7 @@ fn query(
         composition_group: resource.group.clone(),
         composition_definition_namespace: definition.namespace().unwrap_or_default(),
         composition_definition_name: definition.name_any(),
+        composition_resource_version: composition.resource_version.clone(),
         composition_definition_resource_version: definition.resource_version(),
         composition_definition_group: DEFINITION_GROUP.to_owned(),
         composition_definition_version: "v1alpha1".to_owned(),
