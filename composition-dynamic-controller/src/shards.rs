@@ -62,7 +62,7 @@ impl OwnShards {
     async fn gain(&self, shard: u16, ctx: &Context) {
         for keys in self.keys(shard, ctx).chunks(IN_A_ROW) {
             for key in keys {
-                ctx.forget_memory(key);
+                ctx.memories.forget(key);
                 ctx.look_first(key.clone());
             }
             tokio::task::yield_now().await;

@@ -79,16 +79,23 @@ impl Context {
     pub(super) async fn releases_of(
         &self,
         composition: &Composition,
+        memory: &Memory,
     ) -> Result<Releases, release_key::Error> {
         let keys = match &self.release_key {
             Some(key) => Some(key.keys().await?),
             None => None,
         };
-        Ok(self.releases_by(keys, composition))
+        Ok(self.releases_by(keys, composition, memory))
     }
 
-    pub(super) fn releases_by(&self, keys: Option<Arc<RecordKeys>>, composition: &Composition) -> Releases {
-        let releases = self.releases.clone().belonging_to(Parent {
+    pub(super) fn releases_by(
+        &self,
+        keys: Option<Arc<RecordKeys>>,
+        composition: &Composition,
+        memory: &Memory,
+    ) -> Releases {
+        let releases = self.releases.clone().cached_in(memory.cache.clone());
+        let releases = releases.belonging_to(Parent {
             label: labels::COMPOSITION_ID,
             uid: composition.uid.clone(),
             keys,
@@ -148,18 +155,8 @@ impl Context {
         self.watches.leave(key);
         self.lookups.leave(key);
         self.types.leave(key);
-        self.forget_memory(key);
+        self.memories.forget(key);
         self.backoff.succeeded(key);
-    }
-
-    /// Forgets what is remembered of a composition and of the objects of its release.
-    pub(crate) fn forget_memory(&self, key: &Key) {
-        self.end_memory(&self.memories.take(key));
-    }
-
-    /// Forgets what is known about the objects in a memory that is not kept.
-    pub(super) fn end_memory(&self, memory: &Memory) {
-        self.releases.forget(memory.known());
     }
 
     /// Stores the answer to a write to a composition, so that the next pass sees it.

@@ -1,19 +1,18 @@
 //! What a pass over a composition remembers, so that the next one need not ask again.
 //!
-//! Nothing is decided on memory that a write could make stale: any failure drops it, except for the names of objects to
-//! forget later, and a full comparison runs from time to time anyway.
+//! Nothing is decided on memory that a write could make stale: any failure drops it, except for the cache of objects,
+//! which says itself when it is stale, and a full comparison runs from time to time anyway.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::mem;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::Composition;
 use api::inspection::Resource;
-use cluster::ObjectId;
 use composition::permissions::Grant;
 use helm_client::records;
+use helm_client::release::drift::ObjectCache;
 use kube::ResourceExt as _;
 use runtime::{Looks, Watches};
 
@@ -26,6 +25,10 @@ use crate::lookups::Moment;
 /// What is remembered of one composition.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
+    /// The UID of the composition.
+    uid: Option<Box<str>>,
+    /// What is known about the objects of its release since they were last applied or compared.
+    pub(super) cache: Arc<ObjectCache>,
     /// What chart-inspector answered, and a digest of what it was asked.
     pub(super) inspected: Option<(u64, Packed<Resource>)>,
     /// The granted permissions as last read or written.
@@ -40,8 +43,6 @@ pub(super) struct Memory {
     pub(super) left: Option<Left>,
     /// Set when a pass found nothing to do.
     pub(super) settled: Option<Settled>,
-    /// Objects that the client for releases may still know something about, since turns that failed.
-    pub(super) known: Vec<ObjectId>,
 }
 
 /// When a turn left its records, and for which inputs.
@@ -64,29 +65,24 @@ pub(super) struct Settled {
 const RECORDS_LEFT: Duration = Duration::from_secs(5);
 
 impl Memory {
-    /// What is left after a failure: nothing that a decision is made on.
-    pub(super) fn after_failure(self) -> Self {
-        let mut known = self.known;
-        known.extend(self.objects.objects().cloned());
-        known.sort();
-        known.dedup();
+    /// Starts anew if it is of another composition of the same name, which is gone.
+    pub(super) fn of(self, uid: &str) -> Self {
+        if self.uid.as_deref() == Some(uid) {
+            return self;
+        }
         Self {
-            known,
+            uid: Some(uid.into()),
             ..Self::default()
         }
     }
 
-    /// The objects that the client for releases may know something about.
-    pub(super) fn known(&self) -> impl Iterator<Item = &ObjectId> {
-        self.objects.objects().chain(&self.known)
-    }
-
-    /// Takes the objects that failed turns left and that the release does not have any more, once all that it has were
-    /// looked at.
-    pub(super) fn take_former(&mut self) -> Vec<ObjectId> {
-        let mut former = mem::take(&mut self.known);
-        former.retain(|id| self.objects.get(id).is_none());
-        former
+    /// What is left after a failure.
+    pub(super) fn after_failure(self) -> Self {
+        Self {
+            uid: self.uid,
+            cache: self.cache,
+            ..Self::default()
+        }
     }
 
     /// Leaves the records to the next turn, which follows as soon as an object becomes ready. That turn must not act on
@@ -184,34 +180,38 @@ impl Memories {
         // The map has empty places as well, which are small in this way.
         memories.insert(key, Box::new(memory));
     }
+
+    pub(crate) fn forget(&self, key: &Key) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.remove(key);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use cluster::Health;
+    use cluster::{Health, ObjectId};
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn after_failures_only_names_are_left() {
-        let id = |name| ObjectId::of::<ConfigMap>(Some("team"), name).unwrap();
-        let looked_at = |mut memory: Memory, name| {
+    fn after_a_failure_the_cache_is_left_and_nothing_of_a_former_composition() {
+        let looked_at = |mut memory: Memory| {
+            let id = ObjectId::of::<ConfigMap>(Some("team"), "a").unwrap();
             let object = json!({"metadata": {"resourceVersion": "1"}});
-            memory.objects.look(id(name), &object, Health::Current);
+            memory.objects.look(id, &object, Health::Current);
             memory.settle(0, None);
             memory
         };
-        let mut memory = Memory::default();
-        for name in ["a", "b", "a"] {
-            memory = looked_at(memory, name).after_failure();
-        }
-        assert_eq!(memory.known().collect::<Vec<_>>(), [&id("a"), &id("b")]);
-        assert!(memory.settled.is_none() && memory.objects.objects().next().is_none());
-
-        memory = looked_at(memory, "b");
-        assert_eq!(memory.take_former(), [id("a")]);
-        assert_eq!(memory.known().collect::<Vec<_>>(), [&id("b")]);
+        let is_empty = |memory: &Memory| memory.settled.is_none() && memory.objects.not_up().next().is_none();
+        let memory = looked_at(Memory::default().of("1"));
+        let cache = memory.cache.clone();
+        let memory = memory.of("1");
+        assert!(memory.settled.is_some());
+        let memory = memory.after_failure().of("1");
+        assert!(is_empty(&memory) && Arc::ptr_eq(&memory.cache, &cache));
+        let memory = looked_at(memory).of("2");
+        assert!(is_empty(&memory) && !Arc::ptr_eq(&memory.cache, &cache));
     }
 }

@@ -157,13 +157,13 @@ impl Drop for Remembered<'_> {
         let memory = mem::take(&mut self.memory);
         let memory = match self.end {
             Some(End::There) => memory,
-            Some(End::Gone) => return self.ctx.end_memory(&memory),
+            Some(End::Gone) => return,
             None => memory.after_failure(),
         };
         self.ctx.memories.put(self.key.clone(), memory);
         // If it was removed during the turn, nobody else forgets what was just kept.
         if self.ctx.compositions.get(self.key).is_none() {
-            self.ctx.forget_memory(self.key);
+            self.ctx.memories.forget(self.key);
         }
     }
 }
@@ -206,6 +206,7 @@ async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, 
             told = compositions::told(&composition.labels, &composition.annotations);
             inputs = observe::inputs(&composition, told, ctx);
         }
+        *memory = mem::take(memory).of(&composition.uid);
         memory.settled = None;
         memory.recall_records(inputs);
         if passes == 1 {
@@ -219,7 +220,7 @@ async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, 
         status::publish(&composition, &outcome, ctx).await;
         if let Ok(outcome) = &mut outcome {
             if outcome.changes.contains(&apply::Change::Corrected) {
-                corrected.clone_from(&outcome.facts.drifted);
+                corrected.clone_from(&outcome.facts.to_be_corrected);
             }
             outcome.facts.corrected.clone_from(&corrected);
             if outcome.changes.iter().any(|change| change.is_release()) {
@@ -244,7 +245,6 @@ async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, 
         match outcome.standing {
             Standing::UpToDate if outcome.may_settle => {
                 memory.settle(inputs, outcome.answered);
-                ctx.releases.forget(memory.take_former().iter());
             }
             Standing::Paused | Standing::GracefullyPaused => ctx.lookups.leave(key),
             Standing::UpToDate

@@ -9,6 +9,7 @@ use cluster::{Health, ObjectId};
 use composition::plan::{Release, Standing};
 use composition::{Blocked, ReleaseName};
 use helm_client::records;
+use helm_client::release::drift::DriftedObject;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use runtime::chain;
@@ -46,7 +47,9 @@ pub(super) struct Facts {
     failed: Option<String>,
     retry_in: Option<Duration>,
     /// Drift that is left alone, or has not been corrected yet.
-    pub(super) drifted: Option<String>,
+    drifted: Option<String>,
+    /// The part of it that is corrected.
+    pub(super) to_be_corrected: Option<String>,
     /// Drift that was corrected since the last status write.
     pub(super) corrected: Option<String>,
     /// Objects that are not ready, each with the reason.
@@ -90,11 +93,18 @@ impl Facts {
             Release::Resting(why) => Some(why.clone()),
             _ => None,
         };
+        let to_be_corrected: Vec<_> = observed
+            .drifted
+            .iter()
+            .filter_map(DriftedObject::corrected)
+            .collect();
+        let text_of = |drifted: &[_]| Some(told(drifted)).filter(|text| !text.is_empty());
         Self {
             failed,
             retry_in: observed.retry_in,
             corrected: None,
-            drifted: Some(told(&observed.drifted)).filter(|drifted| !drifted.is_empty()),
+            drifted: text_of(&observed.drifted),
+            to_be_corrected: text_of(&to_be_corrected),
             release_name: observed.release_name.clone(),
             deployed,
             revision: records
@@ -194,7 +204,11 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
                     Change::Corrected => (
                         events::DRIFT_CORRECTED,
                         events::UPDATE,
-                        outcome.facts.drifted.as_deref().unwrap_or("Drift corrected"),
+                        outcome
+                            .facts
+                            .to_be_corrected
+                            .as_deref()
+                            .unwrap_or("Drift corrected"),
                     ),
                     Change::Installed => (events::COMPOSITION_CREATED, events::CREATE, "Composition created"),
                     Change::Upgraded => (
@@ -471,6 +485,7 @@ mod tests {
             failed: None,
             retry_in: None,
             drifted: None,
+            to_be_corrected: None,
             corrected: None,
             unhealthy: if health.is_current() {
                 Vec::new()

@@ -127,7 +127,7 @@ async fn begin(
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Begun, Error> {
-    let mut releases = ctx.releases_of(composition).await?;
+    let mut releases = ctx.releases_of(composition, memory).await?;
     let roles = Roles::of(
         composition,
         name,
@@ -153,7 +153,7 @@ async fn begin(
         None if is_new => is_unique.then(records::Observed::default),
         // We may not read them yet, and the API server would look through all bindings of the namespace to tell us so.
         None if roles.are_bound_to_another_account(&known) => None,
-        None => records(composition, name, &mut releases, ctx).await?,
+        None => records(composition, name, &mut releases, memory, ctx).await?,
     });
     let release = ReleaseOf {
         composition,
@@ -282,6 +282,7 @@ async fn records(
     composition: &Composition,
     release: &ReleaseName,
     releases: &mut Releases,
+    memory: &Memory,
     ctx: &Context,
 ) -> Result<Option<records::Observed>, Error> {
     let mut observed = near_hints(composition, release, releases).await;
@@ -293,7 +294,7 @@ async fn records(
         && let Some((key, used)) = ctx.release_key.as_ref().zip(releases.keys())
         && let Some(newer) = key.newer(&used).await?
     {
-        *releases = ctx.releases_by(Some(newer), composition);
+        *releases = ctx.releases_by(Some(newer), composition, memory);
         observed = near_hints(composition, release, releases).await;
     }
     match observed {

@@ -145,7 +145,7 @@ impl Releases {
         let mut known = HashSet::new();
         if let Some(revision) = applied_in {
             // What an apply of the same manifest would make of these objects is known.
-            let is_known = |id: &ObjectId| self.settled.knows(revision, id);
+            let is_known = |id: &ObjectId| self.cache.knows(revision, id);
             known.extend(unchanged(objects, deployed, is_known));
         }
         // The wait needs the health of all objects.
@@ -177,8 +177,7 @@ impl Releases {
         let found = apply::find(&self.cluster, to_read.into_iter(), is_whole, &spec.owner, word).await?;
         checks.checked.extend(ownership::checked(&found));
         if let Some(revision) = applied_in {
-            let is_left =
-                |live: &Live| known.contains(&live.id) && self.settled.is_as_applied(revision, live);
+            let is_left = |live: &Live| known.contains(&live.id) && self.cache.is_as_applied(revision, live);
             let left = found.into_iter().filter(is_left);
             let left = left.map(|live| (live.id.clone(), Some(live)));
             checks.untouched.extend(left);
@@ -192,7 +191,7 @@ impl Releases {
     /// The resource version of an object that is as the apply of this revision left it, if the caller knows that.
     fn unchanged_since(&self, revision: &Revision, id: &ObjectId) -> Option<&String> {
         let version = self.unchanged.get(id)?;
-        let is_as_applied = self.settled.is_as_applied_at(revision, id, version);
+        let is_as_applied = self.cache.is_as_applied_at(revision, id, version);
         is_as_applied.then_some(version)
     }
 
@@ -273,7 +272,7 @@ impl Releases {
         };
         // Until all is complete, it is not known what they are like.
         let to_write = plan.objects.iter().filter_map(Target::id);
-        self.settled
+        self.cache
             .forget(to_write.filter(|id| !untouched.contains_key(id)));
         apply::write(
             &self.cluster,
@@ -292,7 +291,7 @@ impl Releases {
             &self.tell(),
         )
         .await?;
-        self.settled.forget(plan.dropped.iter().filter_map(Target::id));
+        self.cache.forget(plan.dropped.iter().filter_map(Target::id));
         self.patiently(self.wait_until_ready(&written.objects)).await?;
         self.run_hooks(records, record, &after).await
     }
@@ -343,11 +342,11 @@ impl Releases {
         let named: HashSet<&ObjectId> = plan.objects.iter().filter_map(Target::id).collect();
         let objects = written.objects.iter().filter(|live| named.contains(&live.id));
         let revision = self.revision_of(record);
-        self.settled.note(&revision, objects);
+        self.cache.note(&revision, objects);
         if let Some(current) = current {
             let unread = written.unread.iter();
             let unread = unread.filter_map(|id| Some((id, self.unchanged.get(id)?)));
-            self.settled
+            self.cache
                 .note_unchanged(&self.revision_of(current), &revision, unread);
         }
     }
@@ -363,7 +362,7 @@ impl Releases {
             ..
         } = change;
         // A watch that was late may be late at the next attempt as well.
-        self.settled.doubt(&plan.checks.checked);
+        self.cache.doubt(&plan.checks.checked);
         let because = told(&failure);
         self.tell()(&Progress::Undoing { because: &because });
         let undone = match self.options.on_failure {
@@ -468,7 +467,7 @@ impl Releases {
                 &self.tell(),
             )
             .await?;
-            self.settled.note(&self.revision_of(current), &back.objects);
+            self.cache.note(&self.revision_of(current), &back.objects);
         }
         let made = remove::dropped(made, &plan.deployed);
         let removed = remove::remove(

@@ -64,7 +64,7 @@ pub use uninstall::Uninstalled;
 
 use crate::authenticity::{Parent, RecordKeys};
 use crate::records::{Observed, Provenance, RECORD_SLOTS, Record, Records};
-use drift::{DriftedObject, Revision, Settled};
+use drift::{DriftedObject, ObjectCache, Revision};
 use ownership::Owner;
 
 /// Receives every step.
@@ -75,7 +75,8 @@ pub(crate) type Tell<'a> = dyn Fn(&Progress<'_>) + Send + Sync + 'a;
 /// Every request of an action names its object; nothing is listed or watched. Only one caller at a time should act on
 /// a release; a second one is refused when it tries to create or continue the same revision.
 ///
-/// Cheap to clone; clones share what is known about applied objects.
+/// Cheap to clone; clones share what is known about applied objects, unless they are given [another
+/// cache](Releases::cached_in) for it.
 #[derive(Clone)]
 pub struct Releases {
     cluster: Cluster,
@@ -88,7 +89,7 @@ pub struct Releases {
     parent: Option<Arc<Parent>>,
     /// The caller's worker slot, given back during long waits.
     parking: Option<Arc<dyn Parking>>,
-    settled: Arc<Settled>,
+    cache: Arc<ObjectCache>,
     /// Objects that have not changed, according to the caller.
     unchanged: Arc<ResourceVersions>,
     /// What the caller's watches have seen of objects.
@@ -134,7 +135,7 @@ impl Releases {
             listener: None,
             parent: None,
             parking: None,
-            settled: Arc::default(),
+            cache: Arc::default(),
             unchanged: Arc::default(),
             sightings: None,
             leases,
@@ -191,12 +192,12 @@ impl Releases {
     /// The resource version at which an object was seen that names the object that the release belongs to.
     fn seen_as_ours(&self, id: &ObjectId) -> Option<String> {
         let (sightings, parent) = self.sightings.as_ref().zip(self.parent.as_deref())?;
-        sightings(id, parent).filter(|version| !self.settled.doubts(id, version))
+        sightings(id, parent).filter(|version| !self.cache.doubts(id, version))
     }
 
-    /// Forgets what is known about objects that the caller does not look after any more.
-    pub fn forget<'a>(&self, objects: impl Iterator<Item = &'a ObjectId>) {
-        self.settled.forget(objects);
+    /// The same, with the cache of one release: for a caller that keeps one for each release while it looks after it.
+    pub fn cached_in(self, cache: Arc<ObjectCache>) -> Self {
+        Self { cache, ..self }
     }
 
     /// The same, with a listener for every step.

@@ -88,8 +88,7 @@ impl Releases {
         let removed = remove::remove(&self.cluster, &targets, &owner, how, &self.tell()).await?;
         self.patiently(removed.wait(&self.cluster, self.options.timeout))
             .await?;
-        self.settled
-            .forget(targets.iter().filter_map(|target| target.id()));
+        self.cache.forget(targets.iter().filter_map(|target| target.id()));
         if hooks_run {
             self.run_hooks(records, record, &after).await?;
         }
@@ -100,7 +99,7 @@ impl Releases {
     /// applied it, or a watch has seen it with the label of the object that the release belongs to.
     fn known_as_ours(&self, owner: &Owner, id: &ObjectId) -> Option<String> {
         let unchanged = self.unchanged.get(id);
-        let unchanged = unchanged.filter(|version| self.settled.is_of_release_at(owner, id, version));
+        let unchanged = unchanged.filter(|version| self.cache.is_of_release_at(owner, id, version));
         unchanged.cloned().or_else(|| self.seen_as_ours(id))
     }
 

@@ -95,9 +95,12 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     let outcome = pass.run().await;
     let phase = pass.object.status.phase;
     site.metrics.at(&site.name, key, phase);
-    if outcome.is_ok() {
-        site.memories.put(key.clone(), memory);
-    }
+    let kept = if outcome.is_ok() {
+        memory
+    } else {
+        memory.after_failure()
+    };
+    site.memories.put(key.clone(), kept);
     outcome
 }
 

@@ -1,9 +1,10 @@
 //! What passes remember about objects, to save requests in the next pass.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use helm_client::release::drift::ObjectCache;
 use runtime::Looks;
 
 use super::{Site, Subject};
@@ -12,6 +13,8 @@ use crate::key::Key;
 /// What is remembered about one object.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
+    /// What is known about the objects of its release since they were last applied or compared.
+    pub(super) cache: Arc<ObjectCache>,
     /// Objects of its release as of the last look.
     pub(crate) looks: Looks,
     /// Set if a pass found nothing to do.
@@ -39,6 +42,15 @@ impl Memory {
 
     pub(crate) fn unsettle(&mut self) {
         self.settled = None;
+    }
+
+    /// What is left after a failure.
+    pub(crate) fn after_failure(self) -> Self {
+        Self {
+            cache: self.cache,
+            unsettled: self.unsettled,
+            ..Self::default()
+        }
     }
 
     /// How long the last check remains valid, as long as the object has the same version and no object of its release

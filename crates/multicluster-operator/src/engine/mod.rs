@@ -150,7 +150,7 @@ impl Subject {
 
 impl Engine {
     /// Access to the releases of a site, with the options for one object.
-    fn releases(&self, subject: &Subject, site: &Site) -> Releases {
+    fn releases(&self, subject: &Subject, memory: &Memory, site: &Site) -> Releases {
         let (wait, timeout) = subject.wait();
         let options = Options {
             max_history: self.max_history,
@@ -175,6 +175,7 @@ impl Engine {
         site.releases
             .clone()
             .with_options(options)
+            .cached_in(memory.cache.clone())
             .belonging_to(parent)
             .parked_at(Arc::new(Seat::new(&site.queue, &subject.key)))
     }

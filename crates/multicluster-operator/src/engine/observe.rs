@@ -100,7 +100,7 @@ pub(crate) async fn observe(
         now: Timestamp::now(),
     };
     let mut observed = Observed {
-        releases: engine.releases(subject, site),
+        releases: engine.releases(subject, memory, site),
         namespace: String::new(),
         namespace_uid: None,
         records: records::Observed::default(),

@@ -113,9 +113,12 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     };
     pass.note_phase();
     let outcome = pass.run().await;
-    if outcome.is_ok() {
-        site.memories.put(key.clone(), memory);
-    }
+    let kept = if outcome.is_ok() {
+        memory
+    } else {
+        memory.after_failure()
+    };
+    site.memories.put(key.clone(), kept);
     outcome
 }
 

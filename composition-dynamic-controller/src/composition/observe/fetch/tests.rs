@@ -347,11 +347,9 @@ async fn records_that_a_turn_left_are_not_acted_on() {
     };
     composition.status.release_revision = Some(1);
     let left = |records: records::Observed, granted: Vec<Grant>| {
-        let mut memory = Memory {
-            records: Some(Box::new(records)),
-            granted: Packed::of(&granted),
-            ..Memory::default()
-        };
+        let mut memory = Memory::default();
+        memory.records = Some(Box::new(records));
+        memory.granted = Packed::of(&granted);
         memory.leave_records(0);
         memory
     };

@@ -1,7 +1,7 @@
-//! What is known about objects since they were last applied or compared.
+//! A cache of what is known about objects since they were last applied or compared.
 
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +9,7 @@ use cluster::ObjectId;
 use cluster::fields;
 use serde_json::Value;
 
+use super::differences::added_by_hand;
 use super::drifted::DriftedPath;
 use crate::json;
 use crate::records::MANAGER;
@@ -19,8 +20,8 @@ use crate::release::ownership::{Checked, Owner, Precondition};
 /// What had drifted in an object as last seen.
 #[derive(Debug)]
 pub(super) struct CachedDrift {
-    /// Fingerprint of the compared fields.
-    pub(super) print: u64,
+    /// Fingerprint of the object that was compared.
+    pub(super) print: Print,
     /// The resource version of the object when it had this fingerprint.
     pub(super) version: Box<str>,
     /// The revision that it was compared with. Several releases can name an object, but only one of them owns it.
@@ -31,6 +32,10 @@ pub(super) struct CachedDrift {
     pub(super) is_as_applied: bool,
 }
 
+/// If more has drifted in one object, in bytes, that is not kept, and the object is compared again at each look: else a
+/// tenant could fill the memory with its drift.
+const MOST_DRIFT: usize = 4096;
+
 /// A revision of a release. Objects can pass from one release to another, so a number alone is not enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::release) struct Revision {
@@ -38,16 +43,17 @@ pub(in crate::release) struct Revision {
     pub(in crate::release) number: i64,
 }
 
-/// Objects as last seen: for each a hash, its resource version, and which release left it like that.
+/// What is known about the objects of releases since they were last applied or compared: for each a hash, its resource
+/// version, and which release left it like that.
 #[derive(Debug, Default)]
-pub(crate) struct Settled {
-    cache: Mutex<HashMap<ObjectId, CachedDrift>>,
+pub struct ObjectCache {
+    compared: Mutex<HashMap<ObjectId, CachedDrift>>,
     /// Resource versions at which watches saw objects of a change that failed. The watches are not believed about these
     /// again.
     doubted: Mutex<HashMap<ObjectId, String>>,
 }
 
-impl Settled {
+impl ObjectCache {
     /// Notes the server's answer to an apply.
     pub(in crate::release) fn note<'a>(
         &self,
@@ -58,13 +64,13 @@ impl Settled {
         let mut cache = self.lock();
         for live in objects {
             let cached = CachedDrift {
-                print: fingerprint(&live.object),
+                print: Print::of(&live.object),
                 version: json::resource_version(&live.object).into(),
                 revision: revision.clone(),
-                drifted: Vec::new(),
+                drifted: added_by_hand(&live.id, &live.object),
                 is_as_applied: true,
             };
-            cache.insert(live.id.clone(), cached);
+            keep(&mut cache, &live.id, cached);
         }
     }
 
@@ -94,10 +100,9 @@ impl Settled {
 
     /// True if applying the object of this revision again would not change it.
     pub(in crate::release) fn is_as_applied(&self, revision: &Revision, live: &Live) -> bool {
-        let print = fingerprint(&live.object);
         let cache = self.lock();
         let cached = cache.get(&live.id);
-        cached.is_some_and(|cached| cached.is_of(revision) && cached.print == print)
+        cached.is_some_and(|cached| cached.is_of(revision) && cached.print.is_as_applied(&live.object))
     }
 
     /// The same without reading the object, if it still has this resource version.
@@ -117,6 +122,13 @@ impl Settled {
         let cache = self.lock();
         let cached = cache.get(id).filter(|cached| *cached.version == *version);
         cached.is_some_and(|cached| cached.is_as_applied && *cached.revision.owner == *owner)
+    }
+
+    /// Forgets what is known about objects of a release other than these.
+    pub(super) fn keep_only<'a>(&self, owner: &Owner, ids: impl Iterator<Item = &'a ObjectId>) {
+        let ids: HashSet<&ObjectId> = ids.collect();
+        let mut cache = self.lock();
+        cache.retain(|id, cached| ids.contains(id) || *cached.revision.owner != *owner);
     }
 
     /// Forgets what is known about these objects.
@@ -157,18 +169,23 @@ impl Settled {
         (*cached.version == *version).then(|| cached.drifted.clone())
     }
 
-    /// What had drifted in the object when it was compared with this revision and had this fingerprint. Notes that it
-    /// still has that at this resource version.
+    /// What had drifted in the object when it was compared with this revision and was like that. Notes that it still is
+    /// at this resource version.
     pub(super) fn drifted_with(
         &self,
         revision: &Revision,
         id: &ObjectId,
-        print: u64,
+        print: &Print,
         version: &str,
     ) -> Option<Vec<DriftedPath>> {
         let mut cache = self.lock();
         let cached = cache.get_mut(id)?;
-        if cached.print != print || cached.revision != *revision {
+        let is_like_that = if cached.is_as_applied {
+            cached.print.counted == print.counted
+        } else {
+            cached.print == *print
+        };
+        if !is_like_that || cached.revision != *revision {
             return None;
         }
         cached.version = version.into();
@@ -176,16 +193,25 @@ impl Settled {
     }
 
     pub(super) fn set(&self, id: &ObjectId, drift: CachedDrift) {
-        self.lock().insert(id.clone(), drift);
+        keep(&mut self.lock(), id, drift);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, CachedDrift>> {
-        lock(&self.cache)
+        lock(&self.compared)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn keep(cache: &mut HashMap<ObjectId, CachedDrift>, id: &ObjectId, drift: CachedDrift) {
+    let size: usize = drift.drifted.iter().map(DriftedPath::size).sum();
+    if size <= MOST_DRIFT {
+        cache.insert(id.clone(), drift);
+    } else {
+        cache.remove(id);
+    }
 }
 
 impl CachedDrift {
@@ -194,9 +220,32 @@ impl CachedDrift {
     }
 }
 
-/// Hash of the fields that we applied or somebody set by hand, and their values. Any other manager that takes a field
-/// over removes it from ours, so the hash changes as well.
-pub(super) fn fingerprint(object: &Value) -> u64 {
+/// What an object is like, for the question whether it has to be compared again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Print {
+    /// Hash of the fields that we applied or somebody set by hand, and their values. While all fields of the manifest are
+    /// ours, any manager that takes one over removes it from ours, so the hash changes.
+    counted: u64,
+    /// Hash of everything but the status, and of who scales it. If a field of the manifest is not ours, as after a manager
+    /// took it over and put back its value, only this one changes with it.
+    whole: u64,
+}
+
+impl Print {
+    pub(super) fn of(object: &Value) -> Self {
+        Self {
+            counted: counted_fields(object),
+            whole: all_but_status(object),
+        }
+    }
+
+    /// True if the object of this print is like the answer to an apply.
+    pub(super) fn is_as_applied(&self, applied: &Value) -> bool {
+        self.counted == counted_fields(applied)
+    }
+}
+
+fn counted_fields(object: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     object["metadata"]["uid"].as_str().hash(&mut hasher);
     for entry in fields::entries(object) {
@@ -209,6 +258,23 @@ pub(super) fn fingerprint(object: &Value) -> u64 {
             leaf.path.to_string().hash(&mut hasher);
             leaf.value.map(Value::to_string).hash(&mut hasher);
         }
+    }
+    hasher.finish()
+}
+
+fn all_but_status(object: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let parts = object.as_object().into_iter().flatten();
+    for (name, part) in parts.filter(|(name, _)| *name != "status" && *name != "metadata") {
+        (name, part).hash(&mut hasher);
+    }
+    let kept_by_server = ["managedFields", "resourceVersion", "generation"];
+    let metadata = object["metadata"].as_object().into_iter().flatten();
+    for (name, part) in metadata.filter(|(name, _)| !kept_by_server.contains(&name.as_str())) {
+        (name, part).hash(&mut hasher);
+    }
+    for entry in fields::entries(object).filter(|entry| entry.subresource == "scale") {
+        entry.manager.hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -43,6 +43,29 @@ impl DriftedObject {
         let is_correct = |mode: Mode| mode == Mode::Correct;
         self.removed.is_some_and(is_correct) || self.paths.iter().any(|path| is_correct(path.mode))
     }
+
+    /// The part of it that is corrected; `None` if nothing is.
+    #[must_use]
+    pub fn corrected(&self) -> Option<Self> {
+        let mut part = self.clone();
+        part.paths.retain(|path| path.mode == Mode::Correct);
+        part.is_to_be_corrected().then_some(part)
+    }
+
+    /// True when something in it differs and is left alone.
+    pub(super) fn leaves_some(&self) -> bool {
+        !self.ignored.is_empty() || self.paths.iter().any(|path| path.mode != Mode::Correct)
+    }
+}
+
+impl DriftedPath {
+    /// About how many bytes of memory it takes.
+    pub(super) fn size(&self) -> usize {
+        let values = [&self.wanted, &self.actual].into_iter().flatten();
+        let values: usize = values.map(|value| value.to_string().len()).sum();
+        let manager = self.manager.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.path.to_string().len() + values + manager
+    }
 }
 
 /// In one line: `ConfigMap shop/a: .data.size by kubectl-edit at 2026-01-01T00:00:00Z`.

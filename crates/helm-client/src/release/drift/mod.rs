@@ -5,31 +5,33 @@
 //! restart, one dry run per object finds it out. Only a fingerprint is kept, so that an object nobody touched costs
 //! one read, or none if the caller's watches say that it has not changed ([`Releases::with_unchanged`]).
 
+mod cache;
+mod differences;
 mod drifted;
 mod policy;
-mod settled;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use cluster::fields::{self, Leaf, Path, Paths};
+use cluster::fields::Path;
 use cluster::{Apply, Health, ObjectId, health};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
+pub use cache::ObjectCache;
+pub(super) use cache::Revision;
 pub use drifted::{DriftedObject, DriftedPath};
 pub use policy::{InvalidPolicy, Mode, Policy};
-pub(super) use settled::{Revision, Settled};
 
 use super::apply::{self, Force, put_as_is};
-use super::managers::{counted, is_bookkeeping, is_hand, is_label_of_namespace};
+use super::managers::is_hand;
 use super::migrate;
 use super::objects::{AT_ONCE, ObjectRef, Target};
-use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Releases};
 use crate::json;
 use crate::records::{MANAGER, Record};
-use settled::{CachedDrift, fingerprint};
+use cache::{CachedDrift, Print};
+use differences::{clashes, differences};
 
 /// The objects of a release, as found in the cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -70,6 +72,8 @@ impl Releases {
     pub async fn look(&self, record: &Record, policy: &Policy) -> Result<Look, Error> {
         let deployed = self.revision_of(record);
         let targets = self.targets_of(record).await?;
+        self.cache
+            .keep_only(&deployed.owner, targets.iter().filter_map(Target::id));
         let (known, unknown): (Vec<_>, Vec<_>) = targets
             .iter()
             .filter_map(|target| Some((target, target.id()?)))
@@ -98,7 +102,7 @@ impl Releases {
 
     /// What has drifted in an object that has not changed since it was last compared.
     fn known_drift(&self, deployed: &Revision, id: &ObjectId) -> Option<Vec<DriftedPath>> {
-        self.settled.drifted_at(deployed, id, self.unchanged.get(id)?)
+        self.cache.drifted_at(deployed, id, self.unchanged.get(id)?)
     }
 
     async fn look_at(
@@ -142,9 +146,9 @@ impl Releases {
         deployed: &Revision,
         live: &Value,
     ) -> Result<Vec<DriftedPath>, cluster::Error> {
-        let print = fingerprint(live);
+        let print = Print::of(live);
         let version = json::resource_version(live);
-        if let Some(drifted) = self.settled.drifted_with(deployed, id, print, version) {
+        if let Some(drifted) = self.cache.drifted_with(deployed, id, &print, version) {
             return Ok(drifted);
         }
         let mut wanted = target.manifest.clone();
@@ -153,7 +157,7 @@ impl Releases {
         let mut is_as_applied = false;
         let drifted = match self.cluster.apply(id, &wanted, &how).await {
             Ok(applied) => {
-                is_as_applied = fingerprint(&applied.object) == print;
+                is_as_applied = print.is_as_applied(&applied.object);
                 differences(id, &applied.object, live)
             }
             // An admission webhook with side effects refuses dry runs; the object then counts as unchanged.
@@ -178,7 +182,7 @@ impl Releases {
             drifted: drifted.clone(),
             is_as_applied,
         };
-        self.settled.set(id, cached);
+        self.cache.set(id, cached);
         Ok(drifted)
     }
 
@@ -208,7 +212,14 @@ impl Releases {
             tracing::info!(object = %id, "corrected: {drifted}");
             corrected.push(live);
         }
-        self.settled.note(&self.revision_of(record), &corrected);
+        // One of which something is left alone is not as the revision has it.
+        let (partly, wholly): (Vec<_>, Vec<_>) = corrected.iter().partition(|live| {
+            to_be_corrected
+                .get(&live.id)
+                .is_some_and(|drifted| drifted.leaves_some())
+        });
+        self.cache.note(&self.revision_of(record), wholly);
+        self.cache.forget(partly.into_iter().map(|live| &live.id));
         Ok(corrected)
     }
 
@@ -284,112 +295,4 @@ fn restricted(id: &ObjectId, differences: Vec<DriftedPath>, policy: &Policy) -> 
 /// True for a Job that is removed some time after it ended: it is no drift when it is missing.
 fn removes_itself(target: &Target) -> bool {
     target.kind() == "Job" && !target.manifest["spec"]["ttlSecondsAfterFinished"].is_null()
-}
-
-/// For at most this many drifted fields of one object the writer is reported: each is searched in the fields of all
-/// managers.
-const TOLD_WRITERS: usize = 256;
-
-/// Where `live` differs from what an apply would make of it, and what was added by hand.
-fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath> {
-    let Some(ours) = fields::applied_by(applied, MANAGER) else {
-        return Vec::new();
-    };
-    // The same fields of both objects, in the same order.
-    let (ours, actual) = (counted(&ours, applied), counted(&ours, live));
-    let mut drifted = Vec::new();
-    for (leaf, actual) in ours.iter().zip(actual) {
-        let actual = actual.value;
-        if actual != leaf.value && !is_autoscaled(&leaf.path, live) {
-            let writer = drifted.len() < TOLD_WRITERS;
-            drifted.push(path(id, leaf.path.clone(), leaf.value, actual, live, writer));
-        }
-    }
-    let of_ours: Paths = ours.iter().map(|leaf| &leaf.path).collect();
-    for entry in fields::entries(live).filter(|entry| entry.subresource.is_empty() && is_hand(entry.manager))
-    {
-        for leaf in entry.leaves(live) {
-            let is_ours = of_ours.overlap(&leaf.path);
-            let is_left = is_bookkeeping(&leaf.path) || is_label_of_namespace(id, &leaf.path);
-            if !is_ours && leaf.value.is_some() && !is_left {
-                let writer = drifted.len() < TOLD_WRITERS;
-                drifted.push(path(id, leaf.path, None, leaf.value, live, writer));
-            }
-        }
-    }
-    drifted
-}
-
-/// The differences where an apply is refused because of fields that others added: those fields, the fields of the
-/// manifest that they replaced, and fields of the manifest that others set to another value. The server gives no
-/// result of the apply, so values are compared as written in the manifest.
-fn clashes(id: &ObjectId, refused: &cluster::Error, wanted: &Value, live: &Value) -> Vec<DriftedPath> {
-    let added = Obstacles::of(refused, wanted, live).paths;
-    if added.is_empty() {
-        return Vec::new();
-    }
-    let mut paths: Vec<Path> = Vec::new();
-    for entry in
-        fields::entries(live).filter(|entry| entry.subresource.is_empty() && entry.manager != MANAGER)
-    {
-        let leaves = entry.leaves(live);
-        let is_changed = |leaf: &&Leaf<'_>| {
-            let value = leaf.path.get(wanted);
-            value.is_some() && value != leaf.value
-        };
-        paths.extend(leaves.iter().filter(is_changed).map(|leaf| leaf.path.clone()));
-    }
-    for added in added {
-        paths.extend(added.lost_beside(wanted, live));
-        paths.push(added);
-    }
-    let mut drifted: Vec<DriftedPath> = Vec::new();
-    let mut known: HashSet<&Path> = HashSet::new();
-    for found in &paths {
-        if known.insert(found) {
-            let (wanted, actual) = (found.get(wanted), found.get(live));
-            let writer = drifted.len() < TOLD_WRITERS;
-            drifted.push(path(id, found.clone(), wanted, actual, live, writer));
-        }
-    }
-    drifted
-}
-
-/// True when an autoscaler set the field: a correction would be undone at once, again and again.
-fn is_autoscaled(path: &Path, live: &Value) -> bool {
-    fields::entries(live)
-        .any(|entry| entry.subresource == "scale" && !is_hand(entry.manager) && entry.touches(path))
-}
-
-fn path(
-    id: &ObjectId,
-    path: Path,
-    wanted: Option<&Value>,
-    actual: Option<&Value>,
-    live: &Value,
-    tells_writer: bool,
-) -> DriftedPath {
-    let writers = fields::entries(live)
-        .filter(|_| tells_writer)
-        .filter(|entry| !(entry.manager == MANAGER && entry.operation == "Apply") && entry.touches(&path));
-    let writer = writers.max_by_key(|entry| entry.time);
-    let resource = id.resource();
-    let is_secret = resource.group.is_empty() && resource.kind == "Secret";
-    let shown = |value: Option<&Value>| {
-        value.map(|value| {
-            if is_secret && path.to_string().starts_with(".data") {
-                Value::from("(withheld)")
-            } else {
-                value.clone()
-            }
-        })
-    };
-    DriftedPath {
-        wanted: shown(wanted),
-        actual: shown(actual),
-        manager: writer.map(|entry| entry.manager.to_owned()),
-        time: writer.and_then(|entry| entry.time?.parse().ok()),
-        mode: Mode::default(),
-        path,
-    }
 }

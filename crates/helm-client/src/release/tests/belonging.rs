@@ -344,7 +344,7 @@ async fn an_object_that_an_apply_would_not_change_is_not_written() {
             object: sized("1", "one"),
         };
         let record = authentic(applied_in, Status::Deployed, desired);
-        releases.settled.note(&releases.revision_of(&record), &[applied]);
+        releases.cache.note(&releases.revision_of(&record), &[applied]);
         let upgraded = releases.upgrade(desired, &observed(current.clone())).await;
         script.finish();
         upgraded.unwrap()
@@ -402,7 +402,7 @@ fn watching(script: &Script, owner: &str) -> Releases {
     });
     let mut revision = releases.revision_of(&authentic(1, Status::Deployed, &wanted("1")));
     Arc::make_mut(&mut revision.owner).parent = Some((LABEL, owner.to_owned()));
-    releases.settled.note(&revision, &applied);
+    releases.cache.note(&revision, &applied);
     releases.with_unchanged(["a", "b"].map(|name| (id(name), "5".to_owned())).into())
 }
 
@@ -431,7 +431,7 @@ async fn an_object_that_a_watch_knows_is_not_read_before_an_upgrade() {
     assert_eq!(objects, ["a"]);
     let b = ObjectId::of::<ConfigMap>(Some("shop"), "b").unwrap();
     let revision = releases.revision_of(&upgraded.record);
-    assert!(releases.settled.is_as_applied_at(&revision, &b, "5"));
+    assert!(releases.cache.is_as_applied_at(&revision, &b, "5"));
 
     let late = Script::new("the watch is late")
         .signs_record(2, "pending-upgrade")
@@ -476,7 +476,7 @@ async fn an_object_that_was_taken_while_the_watch_was_late_stays_and_the_others_
     assert!(matches!(undone, Undone::Not { .. }), "{undone:?}");
     let revision = releases.revision_of(&current);
     let a = ObjectId::of::<ConfigMap>(Some("shop"), "a").unwrap();
-    assert!(!releases.settled.knows(&revision, &a), "it has to be read");
+    assert!(!releases.cache.knows(&revision, &a), "it has to be read");
 }
 
 /// Releases of an owner that know nothing about `ConfigMap`s which a watch has seen with that owner's label, at the
@@ -606,14 +606,14 @@ fn an_object_that_passed_to_another_release_during_an_upgrade_stays_as_it_was_no
     };
     let (five, six) = ("5".to_owned(), "6".to_owned());
     let unread = |version| std::iter::once((&id, version));
-    let settled = Settled::default();
-    settled.note(&of("42", 1), &at("5"));
-    settled.note_unchanged(&of("42", 1), &of("42", 2), unread(&five));
-    assert!(settled.is_as_applied_at(&of("42", 2), &id, "5"));
-    settled.note(&of("43", 7), &at("6"));
+    let cache = ObjectCache::default();
+    cache.note(&of("42", 1), &at("5"));
+    cache.note_unchanged(&of("42", 1), &of("42", 2), unread(&five));
+    assert!(cache.is_as_applied_at(&of("42", 2), &id, "5"));
+    cache.note(&of("43", 7), &at("6"));
     for version in [&five, &six] {
-        settled.note_unchanged(&of("42", 2), &of("42", 3), unread(version));
-        assert!(settled.is_as_applied_at(&of("43", 7), &id, "6"));
+        cache.note_unchanged(&of("42", 2), &of("42", 3), unread(version));
+        assert!(cache.is_as_applied_at(&of("43", 7), &id, "6"));
     }
 }
 

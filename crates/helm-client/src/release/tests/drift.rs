@@ -99,7 +99,7 @@ async fn an_object_that_has_not_changed_since_is_not_read() {
         id: id.clone(),
         object: at("4"),
     };
-    releases.settled.note(&releases.revision_of(&record), &[applied]);
+    releases.cache.note(&releases.revision_of(&record), &[applied]);
     for (version, read) in [("3", 1), ("5", 0), ("6", 1), ("6", 0)] {
         let unchanged = [(id.clone(), version.to_owned())].into();
         let releases = releases.clone().with_unchanged(unchanged);
@@ -354,24 +354,124 @@ async fn what_is_to_be_left_alone_is_not_written_over() {
         ("ignore=.data.size", vec![other]),
     ] {
         let script = Script::new(policy).get(&map("a"), changed());
+        let partly = || {
+            let mut object = wanted.clone();
+            object["data"]["size"] = json!("9");
+            object
+        };
         let script = dry_run(script, wanted.clone()).get(&map("a"), changed()).on(
             Method::PATCH,
             &map("a"),
             |sent| assert_eq!(sent["data"], json!({"size": "9", "other": "2"})),
             200,
-            live(&json!({"size": "9", "other": "2"})),
+            partly(),
         );
+        // It is compared once more, since the apply has not made it as the manifest says.
+        let script = dry_run(script.get(&map("a"), partly()), wanted.clone());
         let releases = releases(&script);
         let policy: Policy = policy.parse().unwrap();
+        let paths_of = |drifted: &[DriftedObject]| -> Vec<_> {
+            let paths = drifted.iter().flat_map(|drifted| &drifted.paths);
+            paths.map(|path| (path.path.to_string(), path.mode)).collect()
+        };
         let drifted = releases.drift(&record, &policy).await.unwrap();
-        let told = drifted[0].paths.iter();
-        let told: Vec<_> = told.map(|path| (path.path.to_string(), path.mode)).collect();
-        assert_eq!(told, modes);
+        assert_eq!(paths_of(&drifted), modes);
+        let corrected = drifted[0].corrected();
+        assert_eq!(paths_of(corrected.as_slice()), modes[..1]);
         // Another release that named the object has gone in the meantime.
-        releases.forget([&drifted[0].object].into_iter());
+        releases.cache.forget([&drifted[0].object].into_iter());
         releases.correct(&record, &drifted).await.unwrap();
+        let drifted = releases.drift(&record, &policy).await.unwrap();
+        assert_eq!(paths_of(&drifted), modes[1..]);
         script.finish();
     }
+}
+
+#[tokio::test]
+async fn what_a_manager_took_over_and_put_back_is_compared_again_when_it_changes() {
+    let taken = |size: &str, version: &str| {
+        let mut object = edited(&json!({"size": size}), &json!({"f:size": {}}), &json!({}));
+        object["metadata"]["managedFields"][1]["manager"] = json!("rotator");
+        object["metadata"]["resourceVersion"] = json!(version);
+        object["status"] = json!({"seen": version});
+        object
+    };
+    let script = Script::new("taken over, then changed").get(&map("a"), taken("1", "5"));
+    let script = dry_run(script, live(&json!({"size": "1"})))
+        .get(&map("a"), taken("1", "6"))
+        .get(&map("a"), taken("9", "7"));
+    let script = dry_run(script, live(&json!({"size": "1"})));
+    let releases = releases(&script);
+    for found in [0, 0, 1] {
+        let drifted = releases.drift(&deployed(), &Policy::default()).await.unwrap();
+        assert_eq!(drifted.len(), found, "{:?}", told_of(&drifted));
+    }
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_was_added_by_hand_before_an_apply_is_found_after_it() {
+    let added = || {
+        edited(
+            &json!({"size": "1", "extra": "x"}),
+            &json!({"f:extra": {}}),
+            &json!({"f:size": {}}),
+        )
+    };
+    let script = Script::new("installed over it, then looked at")
+        .get(&map("a"), added())
+        .writes_record(1, "pending-install")
+        .get(&map("a"), added())
+        .on(Method::PATCH, &map("a"), |_| {}, 200, added())
+        .writes_record(1, "deployed")
+        .get(&map("a"), added());
+    let releases = releases(&script);
+    let installed = releases
+        .install(&desired(&[("ConfigMap", "a")]), &Observed::default())
+        .await
+        .unwrap();
+    let drifted = releases
+        .drift(&installed.record, &Policy::default())
+        .await
+        .unwrap();
+    assert_eq!(
+        told_of(&drifted),
+        ["ConfigMap shop/a: .data.extra added by kubectl-edit at 2026-01-02T03:04:05Z"]
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn much_drift_is_not_kept() {
+    let large = "x".repeat(5000);
+    let changed = || edited(&json!({"size": large}), &json!({"f:size": {}}), &json!({}));
+    let mut script = Script::new("compared twice");
+    for _ in 0..2 {
+        script = dry_run(script.get(&map("a"), changed()), live(&json!({"size": "1"})));
+    }
+    let releases = releases(&script);
+    for _ in 0..2 {
+        let drifted = releases.drift(&deployed(), &Policy::default()).await.unwrap();
+        assert_eq!(drifted.len(), 1);
+    }
+    script.finish();
+}
+
+#[tokio::test]
+async fn only_objects_of_the_revision_stay_in_the_cache() {
+    let script = Script::new("looked at").get(&map("a"), live(&json!({"size": "1"})));
+    let script = dry_run(script, live(&json!({"size": "1"})));
+    let releases = releases(&script);
+    let revision = releases.revision_of(&deployed());
+    let gone = Live {
+        id: ObjectId::of::<ConfigMap>(Some("shop"), "gone").unwrap(),
+        object: live(&json!({})),
+    };
+    releases.cache.note(&revision, [&gone]);
+    assert!(releases.cache.knows(&revision, &gone.id));
+    releases.drift(&deployed(), &Policy::default()).await.unwrap();
+    assert!(!releases.cache.knows(&revision, &gone.id));
+    script.finish();
 }
 
 #[tokio::test]
