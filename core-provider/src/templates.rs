@@ -98,7 +98,7 @@ pub enum Stage {
 
 impl Asset {
     /// All templates, in the order in which their objects are applied, except that the first controller of a version is
-    /// applied before its policies. They are removed in reverse order, so that the controller's mark is removed last.
+    /// applied before its permissions. They are removed in reverse order, so that the controller's mark is removed last.
     /// The bound and its policies are applied before the controller gets any permission.
     pub const ALL: [Self; 34] = [
         Self::ProviderClusterRole,

@@ -338,8 +338,18 @@ fn advance(
     // The type waits until it is known which compositions it would refuse.
     let is_due = active.former.is_some() && !is_served(active);
     let of_type = is_due.then(|| Step::Type(Box::new(active.desired.clone())));
-    // A running controller keeps its bound if the API server refuses the type.
-    steps.extend(of_type);
+    let before = missing(at(Stage::Own))
+        .chain(keyed(&active.bundle))
+        .chain(bounding(&active.bundle));
+    if is_in_type(active) {
+        // A running controller keeps its bound if the API server refuses the type.
+        steps.extend(of_type);
+        steps.extend(before);
+    } else {
+        // Its policies take effect while the API server begins to serve the version.
+        steps.extend(before);
+        steps.extend(of_type);
+    }
     steps.extend(controlling(&active.bundle, &active.target, !is_in_type(active)));
     if !steps.is_empty() {
         return Ok(underway(steps));
@@ -430,27 +440,23 @@ fn bounding(members: &[Member]) -> Vec<Step> {
     steps
 }
 
-/// Applies what core-provider needs itself, the key, the policies, and the controller with its permissions, but no
-/// permission before the policies are in force.
+/// Applies the controller and its permissions, but no permission before the policies are in force.
 ///
-/// The first controller of a version comes first: its container starts while the policies come into force, and it waits
-/// for its permissions. If the version was served before, there may be permissions for releases, which an earlier
-/// controller of this name had: then the controller comes last. So it does in the namespace of its definition, where
-/// others may act as the controller and such permissions may be left from long ago.
+/// The first controller of a version is applied before the proof: its container starts while the policies come into
+/// force, and it waits for its permissions. If the version was served before, there may be permissions for releases, which
+/// an earlier controller of this name had: then the controller comes last. So it does in the namespace of its definition,
+/// where others may act as the controller and such permissions may be left from long ago.
 fn controlling(members: &[Member], target: &Target, is_version_new: bool) -> Vec<Step> {
     let at = |stage: Stage| at(members, stage);
     let is_apart = target.namespace != target.definition_namespace;
     let is_first = is_version_new && is_apart && at(Stage::Permissions).all(|member| !member.exists);
     let workload = missing(at(Stage::Workload));
-    let permitted = missing(at(Stage::Own))
-        .chain(keyed(members))
-        .chain(bounding(members))
-        .chain(proof(members, target))
-        .chain(missing(at(Stage::Permissions)));
+    let proof = proof(members, target).into_iter();
+    let permissions = missing(at(Stage::Permissions));
     if is_first {
-        workload.chain(permitted).collect()
+        workload.chain(proof).chain(permissions).collect()
     } else {
-        permitted.chain(workload).collect()
+        proof.chain(permissions).chain(workload).collect()
     }
 }
 
@@ -505,6 +511,9 @@ fn replacing(stand_in: &StandIn) -> Vec<Step> {
         return steps;
     }
     steps.extend(missing(at(bundle, Stage::Mark)));
+    steps.extend(missing(at(bundle, Stage::Own)));
+    steps.extend(keyed(bundle));
+    steps.extend(bounding(bundle));
     steps.extend(controlling(bundle, target, false));
     steps
 }
@@ -878,17 +887,17 @@ mod tests {
             ];
             wanted
         };
-        // The first controller of a version starts while its policies take effect.
+        // The policies of a new version take effect while the type does.
         let of_new = [
             "apply account",
-            "type",
-            "apply config",
             "apply own",
             "await",
             "apply key",
             "keep key key",
             "await",
             "apply bound",
+            "type",
+            "apply config",
             "prove",
             "apply permission",
         ];
@@ -899,7 +908,7 @@ mod tests {
         let mut partly = with_bundle(None);
         partly.bundle[1].exists = true;
         let mut of_known = of_new;
-        of_known[2..].rotate_left(1);
+        of_known[8..].copy_from_slice(&["prove", "apply permission", "apply config"]);
         check(partly, &of_known, Standing::Underway);
         // Nor is one in the namespace of its definition.
         let mut beside = with_bundle(None);
@@ -908,7 +917,20 @@ mod tests {
         // A version that is served may have a running controller: its type comes first.
         let mut served = running().desired;
         served.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
-        check(with_bundle(Some(served)), &of_known, Standing::Underway);
+        let of_served = [
+            "apply account",
+            "type",
+            "apply own",
+            "await",
+            "apply key",
+            "keep key key",
+            "await",
+            "apply bound",
+            "prove",
+            "apply permission",
+            "apply config",
+        ];
+        check(with_bundle(Some(served)), &of_served, Standing::Underway);
         let mut starting = running();
         starting.is_available = false;
         check(starting, &[], Standing::Starting);

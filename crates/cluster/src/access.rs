@@ -184,7 +184,8 @@ impl Cluster {
     ///
     /// [`Error::NotAllowed`] with what is missing after `timeout`; [`Error::ReviewAccess`].
     pub async fn wait_until_allowed(&self, needed: &[Access], timeout: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
+        let began = Instant::now();
+        let deadline = began + timeout;
         let mut pause = Duration::from_millis(20);
         let mut missing: Vec<&Access> = needed.iter().collect();
         if missing.is_empty() {
@@ -209,7 +210,9 @@ impl Cluster {
                 });
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(200));
+            // A role usually takes effect at once. If somebody else has to grant it, it may take long.
+            let is_soon = began.elapsed() < Duration::from_secs(2);
+            pause = (pause * 2).min(Duration::from_millis(if is_soon { 200 } else { 1000 }));
         }
     }
 

@@ -343,6 +343,7 @@ impl Releases {
         let objects = written.objects.iter().filter(|live| named.contains(&live.id));
         let revision = self.revision_of(record);
         self.cache.note(&revision, objects);
+        self.cache.believe();
         if let Some(current) = current {
             let unread = written.unread.iter();
             let unread = unread.filter_map(|id| Some((id, self.unchanged.get(id)?)));

@@ -71,6 +71,9 @@ pub(super) async fn take_over(
         }
         entries.push(raw);
     }
+    if taken.is_empty() {
+        return Ok(());
+    }
     let mut ours = json!({"manager": MANAGER, "operation": "Apply", "apiVersion": id.resource().api_version(),
                           "fieldsType": "FieldsV1", "fieldsV1": {}});
     let place = entries.iter().position(|entry| is_helms(entry, "Apply"));

@@ -32,9 +32,9 @@ pub(super) struct CachedDrift {
     pub(super) is_as_applied: bool,
 }
 
-/// If more has drifted in one object, in bytes, that is not kept, and the object is compared again at each look: else a
-/// tenant could fill the memory with its drift.
-const MOST_DRIFT: usize = 4096;
+/// How many bytes of drift are kept of the objects of a release. An object with more is compared again at each look:
+/// otherwise a tenant could fill the memory with its drift.
+const MOST_DRIFT: usize = 128 << 10;
 
 /// A revision of a release. Objects can pass from one release to another, so a number alone is not enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,10 +133,9 @@ impl ObjectCache {
 
     /// Forgets what is known about these objects.
     pub(crate) fn forget<'a>(&self, ids: impl Iterator<Item = &'a ObjectId>) {
-        let (mut cache, mut doubted) = (self.lock(), lock(&self.doubted));
+        let mut cache = self.lock();
         for id in ids {
             cache.remove(id);
-            doubted.remove(id);
         }
     }
 
@@ -149,6 +148,11 @@ impl ObjectCache {
                 Precondition::Uid(_) => None,
             });
         lock(&self.doubted).extend(versions);
+    }
+
+    /// Believes watches again, after a change that succeeded.
+    pub(in crate::release) fn believe(&self) {
+        lock(&self.doubted).clear();
     }
 
     /// True if a change failed when the object was said to be at this resource version.
@@ -206,15 +210,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn keep(cache: &mut HashMap<ObjectId, CachedDrift>, id: &ObjectId, drift: CachedDrift) {
-    let size: usize = drift.drifted.iter().map(DriftedPath::size).sum();
-    if size <= MOST_DRIFT {
+    cache.remove(id);
+    let size = drift.size();
+    if size == 0 || size + cache.values().map(CachedDrift::size).sum::<usize>() <= MOST_DRIFT {
         cache.insert(id.clone(), drift);
-    } else {
-        cache.remove(id);
     }
 }
 
 impl CachedDrift {
+    fn size(&self) -> usize {
+        self.drifted.iter().map(DriftedPath::size).sum()
+    }
+
     fn is_of(&self, revision: &Revision) -> bool {
         self.is_as_applied && self.revision == *revision
     }

@@ -35,6 +35,28 @@ pub(super) fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<D
     drifted
 }
 
+/// What a correction took over and has not dropped yet, because it was interrupted: fields of ours in `live` that an apply
+/// drops.
+pub(super) fn taken_over(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath> {
+    let (kept, had) = (
+        fields::applied_by(applied, MANAGER),
+        fields::applied_by(live, MANAGER),
+    );
+    let (Some(kept), Some(had)) = (kept, had) else {
+        return Vec::new();
+    };
+    let kept = counted(&kept, applied);
+    let kept: Paths = kept.iter().map(|leaf| &leaf.path).collect();
+    let mut dropped = Vec::new();
+    for leaf in counted(&had, live) {
+        if leaf.value.is_some() && !kept.overlap(&leaf.path) {
+            let writer = dropped.len() < TOLD_WRITERS;
+            dropped.push(path(id, leaf.path, None, leaf.value, live, writer));
+        }
+    }
+    dropped
+}
+
 /// What was added by hand to an object as an apply left it: an apply does not remove it.
 pub(super) fn added_by_hand(id: &ObjectId, applied: &Value) -> Vec<DriftedPath> {
     let mut added = Vec::new();

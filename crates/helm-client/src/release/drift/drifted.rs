@@ -59,12 +59,13 @@ impl DriftedObject {
 }
 
 impl DriftedPath {
-    /// About how many bytes of memory it takes.
+    /// The most bytes of memory that it takes.
     pub(super) fn size(&self) -> usize {
         let values = [&self.wanted, &self.actual].into_iter().flatten();
         let values: usize = values.map(|value| value.to_string().len()).sum();
         let manager = self.manager.as_ref().map_or(0, String::len);
-        size_of::<Self>() + self.path.to_string().len() + values + manager
+        // Every step of a path, and every value in a value, has a character of its own.
+        size_of::<Self>() + (self.path.to_string().len() + values) * size_of::<Value>() + manager
     }
 }
 

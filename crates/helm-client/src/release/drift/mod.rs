@@ -31,7 +31,7 @@ use super::{Error, Live, Progress, Releases};
 use crate::json;
 use crate::records::{MANAGER, Record};
 use cache::{CachedDrift, Print};
-use differences::{clashes, differences};
+use differences::{clashes, differences, taken_over};
 
 /// The objects of a release, as found in the cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -158,7 +158,12 @@ impl Releases {
         let drifted = match self.cluster.apply(id, &wanted, &how).await {
             Ok(applied) => {
                 is_as_applied = print.is_as_applied(&applied.object);
-                differences(id, &applied.object, live)
+                let mut drifted = differences(id, &applied.object, live);
+                // A version of the kind that is served now may lack fields of the one that was applied.
+                if !target.is_outdated {
+                    drifted.extend(taken_over(id, &applied.object, live));
+                }
+                drifted
             }
             // An admission webhook with side effects refuses dry runs; the object then counts as unchanged.
             Err(refused) if refused.status().is_some_and(|s| s.message.contains("dry run")) => Vec::new(),

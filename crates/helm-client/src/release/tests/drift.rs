@@ -442,6 +442,30 @@ async fn what_was_added_by_hand_before_an_apply_is_found_after_it() {
 }
 
 #[tokio::test]
+async fn a_field_that_was_taken_over_is_dropped_even_if_the_correction_was_interrupted() {
+    let fields = |fields: Value, data: Value| {
+        let mut object = live(&data);
+        object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:data": fields});
+        object
+    };
+    let taken = || {
+        fields(
+            json!({"f:size": {}, "f:extra": {}}),
+            json!({"size": "1", "extra": "x"}),
+        )
+    };
+    let script = Script::new("taken over, and not dropped yet").get(&map("a"), taken());
+    let script = dry_run(script, live(&json!({"size": "1"})))
+        .get(&map("a"), taken())
+        .on(Method::PATCH, &map("a"), |_| {}, 200, live(&json!({"size": "1"})));
+    let releases = releases(&script);
+    let drifted = releases.drift(&deployed(), &Policy::default()).await.unwrap();
+    assert_eq!(told_of(&drifted), ["ConfigMap shop/a: .data.extra added"]);
+    releases.correct(&deployed(), &drifted).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
 async fn much_drift_is_not_kept() {
     let large = "x".repeat(5000);
     let changed = || edited(&json!({"size": large}), &json!({"f:size": {}}), &json!({}));
