@@ -392,6 +392,7 @@ fn unreadable(resource: &ResourceId, unreadable: Unreadable) -> Error {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
@@ -448,6 +449,20 @@ mod tests {
         let read = script.cluster().get_at_least::<Value>(&web(), "0").await;
         assert_eq!(read.unwrap(), Some(found));
         script.finish();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_the_server_waits_for_is_not_waited_for() {
+        let server = tower::service_fn(async |request: http::Request<Body>| {
+            if request.uri().query().is_some() {
+                std::future::pending::<()>().await;
+            }
+            let web = json!({"metadata": {"name": "web"}});
+            Ok::<_, kube::Error>(http::Response::new(Body::from(web.to_string().into_bytes())))
+        });
+        let cluster = Cluster::new(kube::Client::new(server, "default"));
+        let read = cluster.get_at_least::<Value>(&web(), "999999999999").await;
+        assert_eq!(read.unwrap().unwrap()["metadata"]["name"], "web");
     }
 
     /// An object with more values than the limit.
