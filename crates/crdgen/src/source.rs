@@ -169,13 +169,16 @@ fn draft_of(schema: &Value, around: Draft) -> Draft {
 fn collect_names<'a>(schema: &'a Value, named: &mut BTreeMap<String, &'a Value>) {
     match schema {
         Value::Object(map) => {
-            for key in ["$id", "id"] {
-                if let Some(Value::String(id)) = map.get(key) {
-                    named.entry(id.trim_end_matches('#').to_owned()).or_insert(schema);
+            for (key, inner) in map {
+                match (key.as_str(), inner) {
+                    ("$id" | "id", Value::String(id)) => {
+                        named.entry(id.trim_end_matches('#').to_owned()).or_insert(schema);
+                    }
+                    ("$anchor", Value::String(anchor)) => {
+                        named.entry(format!("#{anchor}")).or_insert(schema);
+                    }
+                    _ => {}
                 }
-            }
-            if let Some(Value::String(anchor)) = map.get("$anchor") {
-                named.entry(format!("#{anchor}")).or_insert(schema);
             }
             map.values().for_each(|inner| collect_names(inner, named));
         }

@@ -19,6 +19,8 @@ pub(super) struct Flat<'a> {
 pub(super) struct Facet<'a> {
     pub(super) part: Part<'a>,
     map: &'a Map<String, Value>,
+    /// The [marks](mark) of its keywords.
+    marks: u64,
     /// Whether `null` matches too.
     pub(super) or_null: bool,
     reach: Reach,
@@ -70,6 +72,7 @@ impl<'a> Facet<'a> {
         Self {
             part,
             map,
+            marks: map.keys().fold(0, |marks, keyword| marks | mark(keyword)),
             or_null,
             reach,
             consumed: Vec::new(),
@@ -81,7 +84,7 @@ impl<'a> Facet<'a> {
     /// The value of a keyword, if it is used here.
     pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
         // Most keywords are absent, so this is asked first.
-        let value = self.map.get(keyword)?;
+        let value = self.annotation(keyword)?;
         let counts = match self.reach {
             Reach::Whole => !self.consumed.contains(&keyword) && self.part.draft.knows(keyword),
             Reach::Surface => keyword == "type",
@@ -102,6 +105,9 @@ impl<'a> Facet<'a> {
 
     /// The value of an annotation or a default.
     pub(super) fn annotation(&self, keyword: &str) -> Option<&'a Value> {
+        if self.marks & mark(keyword) == 0 {
+            return None;
+        }
         self.map.get(keyword)
     }
 
@@ -358,6 +364,13 @@ impl<'a> Conversion<'a> {
         }
         Ok(())
     }
+}
+
+/// One of 64 bits, by the length and the ends of a keyword: fast to compute, and different for nearly all keywords.
+fn mark(keyword: &str) -> u64 {
+    let (first, last) = (keyword.bytes().next(), keyword.bytes().next_back());
+    let ends = usize::from(first.unwrap_or_default()) + 3 * usize::from(last.unwrap_or_default());
+    1 << ((ends + 5 * keyword.len()) % 64)
 }
 
 /// The strings of a list.
