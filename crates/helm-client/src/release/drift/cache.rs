@@ -2,8 +2,8 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
-use std::hash::{Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cluster::ObjectId;
 use cluster::fields;
@@ -60,7 +60,7 @@ impl ObjectCache {
         revision: &Revision,
         objects: impl IntoIterator<Item = &'a Live>,
     ) {
-        tracing::trace!(release = %revision.owner.name, revision = revision.number, "settled");
+        tracing::trace!(release = %revision.owner.name, revision = revision.number, "noted its objects");
         let mut cache = self.lock();
         for live in objects {
             let cached = CachedDrift {
@@ -252,8 +252,14 @@ impl Print {
     }
 }
 
+/// A hasher with the key of this process: nobody outside can make up two states of an object with the same hash.
+fn hasher() -> DefaultHasher {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    KEY.build_hasher()
+}
+
 fn counted_fields(object: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = hasher();
     object["metadata"]["uid"].as_str().hash(&mut hasher);
     for entry in fields::entries(object) {
         let is_ours = entry.manager == MANAGER && entry.operation == "Apply";
@@ -270,7 +276,7 @@ fn counted_fields(object: &Value) -> u64 {
 }
 
 fn all_but_status(object: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = hasher();
     let parts = object.as_object().into_iter().flatten();
     for (name, part) in parts.filter(|(name, _)| *name != "status" && *name != "metadata") {
         (name, part).hash(&mut hasher);
