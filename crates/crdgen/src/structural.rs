@@ -140,7 +140,7 @@ pub fn structural_with(
     degraded.sort_by(|one, other| (&one.path, &one.keyword).cmp(&(&other.path, &other.keyword)));
     degraded.dedup();
     Ok(Structural {
-        spec: *spec,
+        spec,
         degraded,
         assumed: conversion.assumed.into_iter().collect(),
     })
@@ -174,14 +174,12 @@ impl<'a> Conversion<'a> {
     /// The structural schema of values that match all of `parts`; none if no value does.
     ///
     /// `supplied` are the values that `values.yaml` has at this path: several under a map, none in a list.
-    ///
-    /// It is in a box because it is more than a kilobyte, and passed on several times.
     fn node(
         &mut self,
         parts: &[Part<'a>],
         supplied: &[&'a Value],
         path: &str,
-    ) -> Result<Option<Box<JSONSchemaProps>>, Error> {
+    ) -> Result<Option<JSONSchemaProps>, Error> {
         let flat = self.flatten(parts, path)?;
         let mut types = self.types(&flat.facets, path)?;
         if flat.never || types == Types::NONE {
@@ -203,8 +201,8 @@ impl<'a> Conversion<'a> {
         types: Types,
         supplied: &[&'a Value],
         path: &str,
-    ) -> Result<Option<Box<JSONSchemaProps>>, Error> {
-        let mut out = Box::new(described(facets));
+    ) -> Result<Option<JSONSchemaProps>, Error> {
+        let mut out = described(facets);
         if types.contains(Types::NULL) {
             out.nullable = Some(true);
         }

@@ -22,7 +22,7 @@ impl<'a> Conversion<'a> {
         out.min_items = largest(facets, "minItems", path)?;
         out.max_items = smallest(facets, "maxItems", path)?;
         let mut item = if self.is_tuple(facets, path) {
-            Box::new(anything())
+            anything()
         } else {
             let parts = facets
                 .iter()
@@ -30,13 +30,13 @@ impl<'a> Conversion<'a> {
                 .collect::<Vec<_>>();
             self.node(&parts, &[], &format!("{path}[]"))?.unwrap_or_else(|| {
                 out.max_items = Some(0);
-                Box::new(anything())
+                anything()
             })
         };
         // It would replace nulls, which is not the purpose of an item's default.
         item.default = None;
         self.list_type(facets, &item, out, path);
-        out.items = Some(JSONSchemaPropsOrArray::Schema(item));
+        out.items = Some(JSONSchemaPropsOrArray::Schema(Box::new(item)));
         for facet in facets {
             for keyword in ["contains", "unevaluatedItems"] {
                 if facet.get(keyword).is_some_and(|rule| rule != &Value::Bool(true)) {

@@ -113,7 +113,7 @@ impl<'a> Conversion<'a> {
                 }
             }
             come_into_being(&mut property, &place);
-            properties.insert(key.clone(), *property);
+            properties.insert(key.clone(), property);
         }
         Ok(properties)
     }
@@ -249,7 +249,7 @@ impl<'a> Conversion<'a> {
                 }
                 // As with items of a list, it would only replace nulls.
                 value.default = None;
-                out.additional_properties = Some(JSONSchemaPropsOrBool::Schema(value));
+                out.additional_properties = Some(JSONSchemaPropsOrBool::Schema(Box::new(value)));
             }
         }
         Ok(())
