@@ -76,6 +76,12 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
         spans::leave_out();
         return Ok(Next::After(left.min(ctx.check_interval), Priority::Low));
     }
+    let outcome = once(key, &mut memory, site, ctx).await;
+    site.memories.put(key.clone(), memory.after(&outcome));
+    outcome
+}
+
+async fn once(key: &Key, memory: &mut Memory, site: &Site, ctx: &Context) -> Result<Next, Error> {
     let Some(object) = Object::read(key, ctx).await? else {
         site.forget(key);
         spans::leave_out();
@@ -88,19 +94,13 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     let mut pass = Pass {
         subject: subject(&object, site),
         object,
-        memory: &mut memory,
+        memory,
         site,
         ctx,
     };
     let outcome = pass.run().await;
     let phase = pass.object.status.phase;
     site.metrics.at(&site.name, key, phase);
-    let kept = if outcome.is_ok() {
-        memory
-    } else {
-        memory.after_failure()
-    };
-    site.memories.put(key.clone(), kept);
     outcome
 }
 

@@ -44,8 +44,11 @@ impl Memory {
         self.settled = None;
     }
 
-    /// What is left after a failure.
-    pub(crate) fn after_failure(self) -> Self {
+    /// What is kept after a pass: after a failure only the cache, which says itself when it is stale.
+    pub(crate) fn after<T, E>(self, outcome: &Result<T, E>) -> Self {
+        if outcome.is_ok() {
+            return self;
+        }
         Self {
             cache: self.cache,
             unsettled: self.unsettled,

@@ -96,6 +96,12 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
         spans::leave_out();
         return Ok(Next::After(left, Priority::Low));
     }
+    let outcome = once(key, &mut memory, site, ctx).await;
+    site.memories.put(key.clone(), memory.after(&outcome));
+    outcome
+}
+
+async fn once(key: &Key, memory: &mut Memory, site: &Site, ctx: &Context) -> Result<Next, Error> {
     let id = ObjectId::of::<Tenant>(Some(&key.namespace), &key.name).map_err(Error::Read)?;
     let Some(tenant) = site.cluster.get::<Tenant>(&id).await.map_err(Error::Read)? else {
         site.forget(key);
@@ -107,19 +113,12 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
         id: &id,
         status: tenant.status.clone().unwrap_or_default(),
         tenant: &tenant,
-        memory: &mut memory,
+        memory,
         site,
         ctx,
     };
     pass.note_phase();
-    let outcome = pass.run().await;
-    let kept = if outcome.is_ok() {
-        memory
-    } else {
-        memory.after_failure()
-    };
-    site.memories.put(key.clone(), kept);
-    outcome
+    pass.run().await
 }
 
 /// A pass over one tenant.
