@@ -66,13 +66,12 @@ const RECORDS_LEFT: Duration = Duration::from_secs(5);
 
 impl Memory {
     /// Starts anew if it is of another composition of the same name, which is gone.
-    pub(super) fn of(self, uid: &str) -> Self {
-        if self.uid.as_deref() == Some(uid) {
-            return self;
-        }
-        Self {
-            uid: Some(uid.into()),
-            ..Self::default()
+    pub(super) fn belong_to(&mut self, uid: &str) {
+        if self.uid.as_deref() != Some(uid) {
+            *self = Self {
+                uid: Some(uid.into()),
+                ..Self::default()
+            };
         }
     }
 
@@ -205,13 +204,17 @@ mod tests {
             memory
         };
         let is_empty = |memory: &Memory| memory.settled.is_none() && memory.objects.not_up().next().is_none();
-        let memory = looked_at(Memory::default().of("1"));
+        let mut memory = Memory::default();
+        memory.belong_to("1");
+        let mut memory = looked_at(memory);
         let cache = memory.cache.clone();
-        let memory = memory.of("1");
+        memory.belong_to("1");
         assert!(memory.settled.is_some());
-        let memory = memory.after_failure().of("1");
+        let mut memory = memory.after_failure();
+        memory.belong_to("1");
         assert!(is_empty(&memory) && Arc::ptr_eq(&memory.cache, &cache));
-        let memory = looked_at(memory).of("2");
+        let mut memory = looked_at(memory);
+        memory.belong_to("2");
         assert!(is_empty(&memory) && !Arc::ptr_eq(&memory.cache, &cache));
     }
 }

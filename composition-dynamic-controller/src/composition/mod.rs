@@ -206,7 +206,7 @@ async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, 
             told = compositions::told(&composition.labels, &composition.annotations);
             inputs = observe::inputs(&composition, told, ctx);
         }
-        *memory = mem::take(memory).of(&composition.uid);
+        memory.belong_to(&composition.uid);
         memory.settled = None;
         memory.recall_records(inputs);
         if passes == 1 {
@@ -243,9 +243,7 @@ async fn passes(key: &Key, memory: &mut Memory, ctx: &Context) -> Result<(Next, 
         let outcome = outcome?; // the first failure is the one worth returning
         reported.map_err(Error::Report)?;
         match outcome.standing {
-            Standing::UpToDate if outcome.may_settle => {
-                memory.settle(inputs, outcome.answered);
-            }
+            Standing::UpToDate if outcome.may_settle => memory.settle(inputs, outcome.answered),
             Standing::Paused | Standing::GracefullyPaused => ctx.lookups.leave(key),
             Standing::UpToDate
             | Standing::Underway

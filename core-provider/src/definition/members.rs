@@ -1,13 +1,12 @@
 //! Compares the objects of a bundle with the cluster.
 
 use api::CompositionDefinition;
-use cluster::{Apply, Cluster, ObjectId};
+use cluster::{Apply, Cluster, ObjectId, content};
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
 
-use super::placed::{Placed, content};
-use super::{FIELD_MANAGER, release_key};
+use super::{FIELD_MANAGER, Placed, release_key};
 use crate::bundle::{Object, Stage};
 
 /// How many objects of a bundle are read at once.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cluster::ObjectId;
+use cluster::{ObjectId, content};
 use serde_json::Value;
 
 /// The objects that were found in their desired state, by id.
@@ -51,20 +51,6 @@ impl Placed {
     fn entries(&self) -> MutexGuard<'_, HashMap<ObjectId, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The object without its status and without metadata that changes with every write, whatever the write changes.
-pub(super) fn content(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        for key in ["managedFields", "resourceVersion", "generation"] {
-            metadata.remove(key);
-        }
-    }
-    if let Some(object) = object.as_object_mut() {
-        object.remove("status");
-    }
-    object
 }
 
 #[cfg(test)]

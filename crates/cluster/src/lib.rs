@@ -13,6 +13,7 @@
 mod access;
 mod apply;
 mod client;
+mod content;
 mod delete;
 mod discovery;
 mod error;
@@ -39,6 +40,7 @@ mod write;
 pub use access::{Access, Subject};
 pub use apply::{Applied, Apply};
 pub use client::{Answered, ClientOptions, client, client_heard, client_with};
+pub use content::content;
 pub use delete::{Delete, Deleted, Propagation};
 pub use discovery::{Discovery, Served, ServedResource};
 pub use error::{Attempt, Error, Failure, FieldCause};

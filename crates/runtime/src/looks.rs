@@ -29,11 +29,6 @@ pub struct Looked {
 }
 
 impl Looks {
-    /// All objects that were looked at.
-    pub fn objects(&self) -> impl Iterator<Item = &ObjectId> {
-        self.0.keys()
-    }
-
     /// The object as of the last look.
     pub fn get(&self, id: &ObjectId) -> Option<&Looked> {
         self.0.get(id)

@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use cluster::ObjectId;
-use cluster::fields;
+use cluster::{ObjectId, content, fields};
 use serde_json::Value;
 
 use super::differences::added_by_hand;
@@ -277,15 +276,7 @@ fn counted_fields(object: &Value) -> u64 {
 
 fn all_but_status(object: &Value) -> u64 {
     let mut hasher = hasher();
-    let parts = object.as_object().into_iter().flatten();
-    for (name, part) in parts.filter(|(name, _)| *name != "status" && *name != "metadata") {
-        (name, part).hash(&mut hasher);
-    }
-    let kept_by_server = ["managedFields", "resourceVersion", "generation"];
-    let metadata = object["metadata"].as_object().into_iter().flatten();
-    for (name, part) in metadata.filter(|(name, _)| !kept_by_server.contains(&name.as_str())) {
-        (name, part).hash(&mut hasher);
-    }
+    content(object).hash(&mut hasher);
     for entry in fields::entries(object).filter(|entry| entry.subresource == "scale") {
         entry.manager.hash(&mut hasher);
     }

@@ -48,13 +48,24 @@ pub(super) fn taken_over(id: &ObjectId, applied: &Value, live: &Value) -> Vec<Dr
     let kept = counted(&kept, applied);
     let kept: Paths = kept.iter().map(|leaf| &leaf.path).collect();
     let mut dropped = Vec::new();
-    for leaf in counted(&had, live) {
-        if leaf.value.is_some() && !kept.overlap(&leaf.path) {
-            let writer = dropped.len() < TOLD_WRITERS;
-            dropped.push(path(id, leaf.path, None, leaf.value, live, writer));
+    add_others(id, &kept, counted(&had, live), live, &mut dropped);
+    dropped
+}
+
+/// Adds those of the fields that have a value and are not ours.
+fn add_others<'a>(
+    id: &ObjectId,
+    ours: &Paths,
+    leaves: impl IntoIterator<Item = Leaf<'a>>,
+    live: &Value,
+    drifted: &mut Vec<DriftedPath>,
+) {
+    for leaf in leaves {
+        if leaf.value.is_some() && !ours.overlap(&leaf.path) {
+            let writer = drifted.len() < TOLD_WRITERS;
+            drifted.push(path(id, leaf.path, None, leaf.value, live, writer));
         }
     }
-    dropped
 }
 
 /// What was added by hand to an object as an apply left it: an apply does not remove it.
@@ -68,17 +79,11 @@ pub(super) fn added_by_hand(id: &ObjectId, applied: &Value) -> Vec<DriftedPath> 
 
 fn add_those_by_hand(id: &ObjectId, ours: &[Leaf<'_>], live: &Value, drifted: &mut Vec<DriftedPath>) {
     let of_ours: Paths = ours.iter().map(|leaf| &leaf.path).collect();
-    for entry in fields::entries(live).filter(|entry| entry.subresource.is_empty() && is_hand(entry.manager))
-    {
-        for leaf in entry.leaves(live) {
-            let is_ours = of_ours.overlap(&leaf.path);
-            let is_left = is_bookkeeping(&leaf.path) || is_label_of_namespace(id, &leaf.path);
-            if !is_ours && leaf.value.is_some() && !is_left {
-                let writer = drifted.len() < TOLD_WRITERS;
-                drifted.push(path(id, leaf.path, None, leaf.value, live, writer));
-            }
-        }
-    }
+    let by_hand =
+        fields::entries(live).filter(|entry| entry.subresource.is_empty() && is_hand(entry.manager));
+    let leaves = by_hand.flat_map(|entry| entry.leaves(live));
+    let leaves = leaves.filter(|leaf| !is_bookkeeping(&leaf.path) && !is_label_of_namespace(id, &leaf.path));
+    add_others(id, &of_ours, leaves, live, drifted);
 }
 
 /// The differences where an apply is refused because of fields that others added: those fields, the fields of the
