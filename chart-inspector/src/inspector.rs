@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition};
+use chart_bound::Bound;
 use charts::Charts;
 use cluster::{Cluster, ObjectId};
 use composition::release_name::InvalidReleaseName;
-use composition::{Bound, ReleaseName, Schemas, chart_of, has_served};
+use composition::{ReleaseName, Schemas, chart_of, has_served};
 use inspection::{Bounds, Judging, Renderer, Subject, noted_bound};
 use kube::core::{DynamicObject, GroupVersionResource};
 use runtime::spans;

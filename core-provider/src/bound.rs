@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::definition::BoundStatus;
+use chart_bound::lookups::Lookups;
+use chart_bound::scan::{self, Scan};
+use chart_bound::{Allowed, BadAnnotation, Bound, GroupResource, Resolved};
 use charts::LoadedChart;
 use cluster::Cluster;
-use composition::bound::{Allowed, BadAnnotation, Bound, GroupResource, Resolved};
-use composition::lookups::Lookups;
-use composition::scan::{self, Scan};
 use inspection::ServedKinds;
 
 use crate::bundle::Platform;

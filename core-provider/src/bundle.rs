@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{annotations, labels, release_key};
-use composition::bound::{Resolved, grants_policy};
-use composition::{AllowedDefinition, Bound};
+use chart_bound::{AllowedDefinition, Bound};
+use chart_bound::{Resolved, grants_policy};
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
 
@@ -470,7 +470,7 @@ fn object(asset: Asset, text: &str) -> Result<Value, Error> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use composition::scan::Reads;
+    use chart_bound::scan::Reads;
 
     use super::*;
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::{CompositionDefinition, finalizers, labels};
+use chart_bound::{GRANT, PERMISSIONS, is_protected};
 use cluster::{Apply, Cluster, Item, ObjectId, ResourceId};
-use composition::bound::{GRANT, PERMISSIONS, is_protected};
 use futures::StreamExt as _;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};

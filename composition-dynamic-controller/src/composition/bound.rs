@@ -5,9 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::inspection::Resource;
+use chart_bound::Bound;
+use chart_bound::{GRANT, Outside, PERMISSIONS};
 use cluster::{Access, Apply, Cluster, ObjectId, ResourceId};
-use composition::bound::{GRANT, Outside, PERMISSIONS};
-use composition::{Account, Bound};
+use composition::Account;
 use inspection::Bounds;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
+use chart_bound::Bound;
 use charts::{Charts, LoadedChart};
 use cluster::{Cluster, ObjectId};
-use composition::{Bound, chart_of};
+use composition::chart_of;
 use crdgen::Names;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::ResourceExt as _;

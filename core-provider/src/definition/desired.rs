@@ -1,7 +1,7 @@
 //! The desired state of a definition: its type with its version in it, and the controller.
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
-use composition::bound::Resolved;
+use chart_bound::Resolved;
 use crdgen::{CustomResourceDefinition, conversion};
 use kube::ResourceExt as _;
 use serde_json::json;

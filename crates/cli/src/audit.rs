@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use composition::bound::{Allowed, BuiltIn, GroupResource, Resolved};
-use composition::scan::{Kind, Scan, scan};
+use chart_bound::scan::{Kind, Scan, scan};
+use chart_bound::{Allowed, BuiltIn, GroupResource, Resolved};
 use helm::capabilities::Capabilities;
 use helm::chart::Chart;
 use helm::engine::{Engine, Operation, ReleaseOptions, RenderOptions, Rendered};

@@ -4,9 +4,8 @@
 //! Pure: no client, no clock, no await. The controller carries the plan out, and `kco plan` prints it.
 //!
 //! - [`plan`] decides the steps of one pass; pauses and policies restrict them there and nowhere else.
-//! - [`permissions`] turns objects and verbs into Roles and bindings, [`scan`] finds what a chart's templates can
-//!   ever render, and [`bound`] compares the two.
-//! - [`rendering`] builds the values and labels of a render, [`lookups`] decides what templates may read.
+//! - [`permissions`] turns objects and verbs into Roles and bindings; [`chart_bound`] says how far they may go.
+//! - [`rendering`] builds the values and labels of a render.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -25,23 +24,16 @@
 //! assert_eq!(grants.len(), 1);
 //! ```
 
-pub mod allowed_definitions;
 pub mod approval;
-pub mod bound;
 pub mod chart;
 pub mod governing;
-mod group_resource;
-pub mod lookups;
 pub mod offer;
 pub mod permissions;
 pub mod plan;
 pub mod release_name;
 pub mod rendering;
-pub mod scan;
 pub mod schema;
 
-pub use allowed_definitions::AllowedDefinition;
-pub use bound::{Bound, Outside};
 pub use chart::{chart_of, chart_spec, has_served, serves};
 pub use governing::{Ungoverned, governing, is_governed};
 pub use offer::{Offer, OfferedName};

@@ -10,8 +10,8 @@ use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
 use api::{Composition, annotations};
 
 use crate::approval::{Unapproved, unapproved};
-use crate::bound::Outside;
 use crate::permissions::Grant;
+use chart_bound::Outside;
 
 /// What a pass observed.
 #[derive(Debug, Clone, PartialEq)]

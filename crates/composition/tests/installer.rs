@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use composition::scan::{Kind, Reads, scan};
+use chart_bound::scan::{Kind, Reads, scan};
 use crdgen::{Names, ServedVersion};
 use helm::capabilities::Capabilities;
 use helm::chart::{Chart, File, Limits};

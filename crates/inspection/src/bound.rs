@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::annotations;
+use chart_bound::Bound;
+use chart_bound::{BuiltIn, Kinds, ResourceMapping, grants_policy};
 use cluster::{Cluster, ObjectId, Served};
-use composition::Bound;
-use composition::bound::{BuiltIn, Kinds, ResourceMapping, grants_policy};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 
 /// The bound in the annotation of the controller's policy; none when there is no such policy.

@@ -3,9 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use api::{Composition, labels};
-use composition::Bound;
-use composition::bound::GroupResource;
-use composition::lookups::{Decision, Question, decide_unbounded};
+use chart_bound::Bound;
+use chart_bound::GroupResource;
+use chart_bound::lookups::{Decision, Question, decide_unbounded};
 use helm_client::release::UnservedType;
 use helm_client::rendering::{Judge, Lookup, Verdict};
 
@@ -118,8 +118,8 @@ impl<B: Bounds> Judge for Judging<'_, B> {
 #[cfg(test)]
 pub(crate) mod tests {
     use api::CompositionStatus;
+    use chart_bound::Resolved;
     use cluster::ResourceId;
-    use composition::bound::Resolved;
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use kube::core::ApiResource;
     use serde_json::json;
@@ -188,7 +188,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn lookups_get_the_same_answers_everywhere_but_chart_inspector_reads_no_secret() {
         let mut bound = Resolved::default().bound;
-        let reads = composition::scan::Reads { one: true, all: true };
+        let reads = chart_bound::scan::Reads { one: true, all: true };
         for kind in ["secrets", "configmaps"] {
             bound.lookups.namespaced.insert(kind.parse().unwrap(), reads);
         }

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use api::{Composition, CompositionStatus};
+use chart_bound::Bound;
+use chart_bound::scan::Reads;
 use charts::LoadedChart;
 use cluster::ResourceId;
 use cluster::scripted::Script;
-use composition::scan::Reads;
-use composition::{Bound, ReleaseName, Schemas};
+use composition::{ReleaseName, Schemas};
 use helm::chart::{Chart, File, Limits};
 use helm::engine::Engine;
 use helm::origin::ChartSpec;

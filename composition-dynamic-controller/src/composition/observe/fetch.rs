@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use api::Composition;
 use api::inspection::Resource;
+use chart_bound::Outside;
 use cluster::{Cluster, ObjectId};
-use composition::bound::Outside;
 use composition::permissions::Grant;
 use composition::plan::{self, Release, Rights};
 use composition::{OfferedName, ReleaseName};

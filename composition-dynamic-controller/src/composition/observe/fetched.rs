@@ -1,7 +1,7 @@
 //! What was read of a composition.
 
+use chart_bound::Outside;
 use cluster::{Health, ObjectId};
-use composition::bound::Outside;
 use composition::permissions::Grant;
 use composition::plan::Rights;
 use composition::{OfferedName, ReleaseName};

@@ -4,10 +4,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
+use chart_bound::Bound;
+use chart_bound::GroupResource;
 use charts::LoadedChart;
 use cluster::{Cluster, ResourceId};
-use composition::bound::GroupResource;
-use composition::{Bound, ReleaseName, rendering};
+use composition::{ReleaseName, rendering};
 use helm_client::release::UnservedType;
 use helm_client::rendering::Rendering;
 use inspection::{Bounds as _, Subject};

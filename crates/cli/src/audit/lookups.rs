@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use composition::Bound;
-use composition::bound::{Allowed, BuiltIn, GroupResource, Resolved, guess};
-use composition::lookups::{Decision, Question};
-use composition::scan::scan;
+use chart_bound::Bound;
+use chart_bound::lookups::{Decision, Question};
+use chart_bound::scan::scan;
+use chart_bound::{Allowed, BuiltIn, GroupResource, Resolved, guess};
 use helm::chart::Chart;
 use helm::context::LookupKey;
 use helm::engine::{Engine, Operation};

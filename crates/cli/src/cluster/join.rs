@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use api::mesh::Tenant;
+use chart_bound::scan::scan;
+use chart_bound::{Allowed, Resolved};
 use cluster::kubeconfig::{self, Limits, Token, renew};
 use cluster::{Access, Answered, Cluster, ObjectId, ResourceId};
-use composition::bound::{Allowed, Resolved};
-use composition::scan::scan;
 use helm::chart::Chart;
 use helm::origin::ALLOW_FROM_NAMESPACES;
 use inspection::ServedKinds;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use composition::Bound;
-use composition::bound::GroupResource;
+use chart_bound::Bound;
+use chart_bound::GroupResource;
 use serde_json::{Value, json};
 
 /// API servers refuse shorter lifetimes of tokens.

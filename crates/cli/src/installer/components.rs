@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use composition::allowed_definitions::{is_digest, is_exact};
-use composition::bound::Allowed;
+use chart_bound::Allowed;
+use chart_bound::allowed_definitions::{is_digest, is_exact};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! What the scan of a chart finds: a table of the ways in which charts write it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use composition::scan::{Scan, scan};
+use chart_bound::scan::{Scan, scan};
 use helm::chart::{Chart, File, Limits};
 
 fn chart(files: &[(&str, &str)]) -> Chart {

@@ -1,0 +1,148 @@
+//! Combines a chart's scan and the admin's consent into the upper bound of what its controller may be granted.
+
+use std::collections::BTreeSet;
+
+use api::annotations;
+
+use crate::allowed::{Allowed, is_protected};
+use crate::allowed_definitions::AllowedDefinition;
+use crate::bound::{Bound, RBAC};
+use crate::group_resource::GroupResource;
+use crate::kinds::{Kinds, ResourceMapping, guess, unserved_plural};
+use crate::scan::{Kind, Reads, Scan};
+
+/// A bound, and notes about how it was computed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The bound.
+    pub bound: Bound,
+    /// Kinds that are not served yet and whose plural is a guess.
+    pub guessed: BTreeSet<String>,
+    /// What annotations ask for although the platform closes it.
+    pub closed: BTreeSet<String>,
+}
+
+impl Resolved {
+    /// The bound of a chart.
+    pub fn new(scan: &Scan, allowed: &Allowed, kinds: &impl Kinds, krateo_namespace: &str) -> Self {
+        let mut resolved = Self::default();
+        for kind in &scan.kinds {
+            resolved.add(kind, scan, kinds);
+        }
+        for (kind, reads) in &scan.lookups {
+            resolved.add_lookup(kind, *reads, true, scan, kinds);
+        }
+        for (kind, reads) in &scan.text_lookups {
+            resolved.add_lookup(kind, *reads, false, scan, kinds);
+        }
+        let bound = &mut resolved.bound;
+        if !allowed.chart_rbac {
+            bound.namespaced.retain(|pair| pair.group != RBAC);
+            bound.cluster.retain(|pair| pair.group != RBAC);
+        }
+        bound.chart_rbac = allowed.chart_rbac;
+        if allowed.chart_rbac {
+            bound.chart_rules.clone_from(&scan.rules);
+            bound.chart_cluster_rules.clone_from(&scan.cluster_rules);
+        }
+        let (closed_lookups, lookups): (BTreeSet<_>, BTreeSet<_>) =
+            allowed.lookups.iter().cloned().partition(|allowance| {
+                allowance
+                    .namespace()
+                    .is_some_and(|name| allowed.closed.contains(name))
+            });
+        bound.lookups.allowed = lookups;
+        bound.definitions.clone_from(&allowed.definitions);
+        bound.only_definitions = allowed.only_definitions;
+        bound.closed.clone_from(&allowed.closed);
+        for kind in allowed.definitions.iter().filter_map(AllowedDefinition::kind) {
+            let (pair, namespaced) = guess(kinds, crdgen::GROUP, kind);
+            if namespaced {
+                // A chart that waits for objects it brings looks them up, by a kind that the scan cannot determine
+                // either.
+                bound.lookups.namespaced.entry(pair.clone()).or_default().one = true;
+                bound.namespaced.insert(pair);
+            }
+        }
+        for pair in &allowed.kinds {
+            if kinds.is_namespaced(&pair.group, &pair.resource) == Some(false) {
+                bound.cluster.insert(pair.clone());
+            } else {
+                bound.namespaced.insert(pair.clone());
+            }
+        }
+        let literal = scan
+            .namespaces
+            .iter()
+            .filter(|name| !is_protected(name, krateo_namespace));
+        let is_closed = |name: &&String| allowed.closed.contains(*name);
+        let (closed, open): (Vec<_>, Vec<_>) = literal.chain(&allowed.namespaces).partition(is_closed);
+        bound.namespaces.extend(open.into_iter().cloned());
+        resolved.closed = closed
+            .into_iter()
+            .map(|name| format!("namespace {name} stays closed: the platform closes it to all definitions"))
+            .chain(closed_lookups.iter().map(|entry| {
+                format!(
+                    "{}: {entry} is not allowed: the platform closes that namespace to all definitions",
+                    annotations::ALLOWED_LOOKUPS
+                )
+            }))
+            .collect();
+        resolved
+    }
+
+    fn add(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) {
+        let (pair, namespaced) = self.find(kind, scan, kinds);
+        let set = if namespaced {
+            &mut self.bound.namespaced
+        } else {
+            &mut self.bound.cluster
+        };
+        set.insert(pair);
+    }
+
+    /// The kind in RBAC's terms, and whether it is namespaced.
+    fn find(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) -> (GroupResource, bool) {
+        let group = kind.group();
+        let own = scan
+            .defined
+            .iter()
+            .find(|defined| defined.group == group && defined.kind == kind.kind)
+            .map(|defined| ResourceMapping {
+                plural: defined.plural.clone(),
+                namespaced: defined.namespaced,
+            });
+        let mapping = own.or_else(|| kinds.kind(group, &kind.kind)).unwrap_or_else(|| {
+            let plural = unserved_plural(group, &kind.kind);
+            self.guessed.insert(format!(
+                "{kind} is not served: its objects are taken for {plural}.{group}"
+            ));
+            ResourceMapping {
+                plural,
+                namespaced: true,
+            }
+        });
+        (GroupResource::new(group, &mapping.plural), mapping.namespaced)
+    }
+
+    /// For cluster-scoped kinds, only lookups in the templates themselves count: a text passed to `tpl` comes from
+    /// the values, which the author of a composition may replace.
+    fn add_lookup(
+        &mut self,
+        kind: &Kind,
+        reads: Reads,
+        is_spelled_out: bool,
+        scan: &Scan,
+        kinds: &impl Kinds,
+    ) {
+        let (pair, namespaced) = self.find(kind, scan, kinds);
+        let lookups = &mut self.bound.lookups;
+        let known = match (namespaced, is_spelled_out) {
+            (true, _) => lookups.namespaced.entry(pair).or_default(),
+            (false, true) => lookups.cluster.entry(pair).or_default(),
+            (false, false) => return,
+        };
+        known.one |= reads.one;
+        known.all |= reads.all;
+    }
+}
