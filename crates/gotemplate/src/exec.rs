@@ -11,6 +11,7 @@ use crate::{
     format,
     function::{self, Call, Function, Runtime},
     include_cache::{Cost, IncludeCache},
+    marks::{self, Marks},
     quote,
     reflect::Reflect,
     set::Set,
@@ -47,6 +48,8 @@ pub struct Options<'h> {
     pub include_cache: Option<&'h IncludeCache>,
     /// A number that changes whenever a function returns a result that it may not return again, such as a random one.
     pub host_changes: Option<&'h dyn Fn() -> u64>,
+    /// Marks in the output which characters are the templates' own.
+    pub marks: Option<&'h dyn Marks>,
 }
 
 impl Default for Options<'_> {
@@ -58,6 +61,7 @@ impl Default for Options<'_> {
             host: &(),
             include_cache: None,
             host_changes: None,
+            marks: None,
         }
     }
 }
@@ -186,6 +190,8 @@ fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>) -> Result<
         host: options.host,
         include_cache: options.include_cache,
         host_changes: options.host_changes,
+        marks: options.marks,
+        foreign_texts: 0,
         missing_key: options.missing_key,
         limits: *budget.limits(),
         budget,
@@ -213,6 +219,9 @@ struct Execution<'e> {
     host: &'e dyn Any,
     include_cache: Option<&'e IncludeCache>,
     host_changes: Option<&'e dyn Fn() -> u64>,
+    marks: Option<&'e dyn Marks>,
+    /// How many of the texts being executed are not the host's own.
+    foreign_texts: usize,
     missing_key: MissingKey,
     limits: Limits,
     budget: &'e Budget<'e>,
@@ -560,7 +569,10 @@ impl<'e> Execution<'e> {
         frame.at(node);
         self.step(frame)?;
         match node {
-            Node::Text { text, .. } => self.out.extend_from_slice(text),
+            Node::Text { text, .. } => match self.marked(text) {
+                Some(marked) => self.out.extend_from_slice(&marked),
+                None => self.out.extend_from_slice(text),
+            },
             Node::Action { pipe, .. } => {
                 let value = self.pipeline(frame, dot, pipe)?;
                 if pipe.variables.is_empty() {
@@ -846,7 +858,7 @@ impl<'e> Execution<'e> {
                 no_function(frame)?;
                 match value {
                     Expr::Nil { .. } => Err(frame.error("nil is not a command")),
-                    other => literal(frame, dot, other),
+                    other => self.literal(frame, dot, other),
                 }
             }
         }
@@ -891,7 +903,7 @@ impl<'e> Execution<'e> {
                 // Kept as it is: no value stays no value.
                 (self.argument(frame, dot, &types::REFLECT_VALUE, node)?, fields)
             }
-            other => return literal(frame, dot, other),
+            other => return self.literal(frame, dot, other),
         };
         let Some((name, before)) = names.split_last() else {
             return Ok(receiver);
@@ -1022,6 +1034,12 @@ impl<'e> Execution<'e> {
                 parameters[arguments.len().min(parameters.len() - 1)],
             )?);
         }
+        if self.marks.is_some() {
+            for (position, value) in values.iter_mut().enumerate() {
+                self.unmark_argument(name, position, &mut value.value)
+                    .map_err(|error| frame.failure(String::new(), Some(error)))?;
+            }
+        }
         let given = values.iter().map(|value| &value.value);
         let length = self.work_through(given).map_err(|limit| frame.limit(limit))?;
         let result = if builtin == Builtin::Call {
@@ -1135,6 +1153,7 @@ impl<'e> Execution<'e> {
             last.is_some(),
         )?;
         let mut values = self.values.pop().unwrap_or_default();
+        let has_receiver = usize::from(receiver.is_some());
         values.extend(receiver);
         for (i, argument) in arguments.iter().enumerate() {
             let ty = parameters[i.min(parameters.len() - 1)];
@@ -1144,9 +1163,16 @@ impl<'e> Execution<'e> {
             let ty = parameters[arguments.len().min(parameters.len() - 1)];
             values.push(validate(frame, last, ty)?.value);
         }
+        if self.marks.is_some() {
+            for (position, value) in values[has_receiver..].iter_mut().enumerate() {
+                self.unmark_argument(name, position, value)
+                    .map_err(|error| frame.failure(String::new(), Some(error)))?;
+            }
+        }
         self.work_through(values.iter())
             .map_err(|limit| frame.limit(limit))?;
         let result = function.call(&mut Call { runtime: self }, &mut values);
+        let result = result.and_then(|value| self.unmark_keys(name, value));
         values.clear();
         self.values.push(values);
         let result = result.and_then(|value| self.account(&value).map(|()| value));
@@ -1160,6 +1186,65 @@ impl<'e> Execution<'e> {
                 Err(frame.failure(format!("error calling {name}"), Some(error)))
             }
         }
+    }
+
+    fn literal<'t>(&self, frame: &Frame<'t>, dot: &Reflect, expr: &'t Expr) -> Result<Reflect> {
+        let value = literal(frame, dot, expr)?;
+        Ok(match expr {
+            Expr::String { .. } => Reflect::concrete(self.own_constant(value.value)),
+            _ => value,
+        })
+    }
+
+    fn own_constant(&self, value: Value) -> Value {
+        let marked = value.as_str().and_then(|text| self.marked(text));
+        marked.map_or(value, Value::String)
+    }
+
+    /// A text of a template with its marks; none without marks, or while a text that is not the host's own is executed.
+    #[inline]
+    fn marked(&self, own: &[u8]) -> Option<Str> {
+        self.marks
+            .filter(|_| self.foreign_texts == 0)
+            .and_then(|marks| marks.marked(own))
+    }
+
+    /// Takes the marks off an argument, unless the function carries them on.
+    fn unmark_argument(
+        &mut self,
+        function: &[u8],
+        position: usize,
+        value: &mut Value,
+    ) -> Result<(), function::Error> {
+        let Some(marks) = self.marks else {
+            return Ok(());
+        };
+        // Whoever wrote a text may pass what he likes to the templates that it includes: their output loses its marks
+        // before any other function gets it.
+        let carries = marks.carries(function, position);
+        if carries && (self.foreign_texts == 0 || function == b"include") {
+            return Ok(());
+        }
+        self.take_walk(value)?;
+        if let Some(without) = marks::unmarked(value, marks)? {
+            *value = without;
+        }
+        Ok(())
+    }
+
+    /// Takes the marks off the keys of maps that a function made of a text: they are looked up by their plain names.
+    fn unmark_keys(&mut self, function: &[u8], value: Value) -> Result<Value, function::Error> {
+        let Some(marks) = self.marks.filter(|marks| marks.makes_keys(function)) else {
+            return Ok(value);
+        };
+        self.take_walk(&value)?;
+        Ok(marks::with_unmarked_keys(&value, marks)?.unwrap_or(value))
+    }
+
+    fn take_walk(&mut self, value: &Value) -> Result<(), function::Error> {
+        let weight = value.weight(self.budget.memory_left());
+        self.take_steps(weight.steps())
+            .map_err(|limit| self.exceeded(limit))
     }
 
     /// An argument for a parameter of a type: Go's `evalArg`.
@@ -1190,9 +1275,10 @@ impl<'e> Execution<'e> {
             }
             Expr::Bool { .. } | Expr::Number(_) | Expr::String { .. } => {
                 if ty.kind() == Kind::Interface || is_reflect(ty) {
-                    return literal(frame, dot, expr);
+                    return self.literal(frame, dot, expr);
                 }
-                literal_of_type(frame, ty, expr).map(Reflect::concrete)
+                let value = literal_of_type(frame, ty, expr)?;
+                Ok(Reflect::concrete(self.own_constant(value)))
             }
         }
     }
@@ -1437,11 +1523,16 @@ impl Runtime for Execution<'_> {
             return Ok(Str::EMPTY);
         };
         let start = self.out.len();
+        let foreign = self.marks.filter(|marks| !marks.is_own(text));
+        self.foreign_texts += usize::from(foreign.is_some());
         self.overlays.push(trees);
         let result = self.execute_tree(&tree, &Reflect::concrete(data));
         self.overlays.pop();
+        self.foreign_texts -= usize::from(foreign.is_some());
         result?;
-        let text = Str::from(&self.out[start..]);
+        let printed = &self.out[start..];
+        let unmarked = foreign.and_then(|marks| marks.unmarked(printed));
+        let text = unmarked.unwrap_or_else(|| Str::from(printed));
         self.out.truncate(start);
         Ok(text)
     }

@@ -18,6 +18,7 @@ mod hash;
 pub mod include_cache;
 pub mod json;
 mod lex;
+pub mod marks;
 pub mod parse;
 mod reflect;
 pub mod set;

@@ -9,6 +9,7 @@ use gotemplate::{
     exec::{self, Budget, MissingKey},
     frozen::FrozenMap,
     include_cache::IncludeCache,
+    marks::Marks,
     set::Set,
     value::{CycleGuard, Map as GoMap, Value as GoValue},
 };
@@ -31,9 +32,14 @@ use crate::{
 
 mod chart_struct;
 mod failure;
+mod own_text;
 mod scope;
 
-pub use self::failure::{Position, TemplateFailure};
+use self::own_text::OwnText;
+pub use self::{
+    failure::{Position, TemplateFailure},
+    own_text::Document,
+};
 pub use gotemplate::exec::{Limit, Limits};
 
 /// The name of the root template, which Helm's messages show for texts passed to `tpl`.
@@ -265,7 +271,7 @@ impl Engine {
             schema::validate(&resolved, &values).map_err(Error::Schema)?;
         }
         check_kube_version(&resolved, options)?;
-        let files = self.execute_in_time(&resolved, &values, options)?;
+        let files = self.execute_in_time(&resolved, &values, options, None)?;
         let (notes, files) = without_notes(files, resolved.name(), options.subchart_notes);
         let Sorted {
             manifests,
@@ -285,6 +291,31 @@ impl Engine {
         })
     }
 
+    /// Which of a rendering's documents have a kind, or a beginning, that the values chose and not the chart; see the
+    /// module. The chart is rendered again, so the values and options must be those of the rendering, and the context
+    /// must return the same time, answers and random bytes: a document that is rendered differently counts as chosen.
+    ///
+    /// `draw` returns an unpredictable number below its argument.
+    ///
+    /// # Errors
+    /// When the chart cannot be rendered again, as [`Engine::render`].
+    pub fn chosen_by_values(
+        &self,
+        values: &Map<String, Value>,
+        options: &RenderOptions,
+        documents: &[Document<'_>],
+        draw: impl FnMut(u64) -> u64,
+    ) -> Result<Vec<bool>, Error> {
+        let _guard = CycleGuard::new();
+        let mut own = OwnText::new(documents.iter().copied(), draw);
+        let (_, defaults) = self.merged(&Map::new(), options.helm)?;
+        let (resolved, values) = self.merged(values, options.helm)?;
+        own.mark_defaults(&values, &defaults);
+        let files = self.execute_in_time(&resolved, &values, options, Some(&mut own))?;
+        let own = own.own(documents.iter().copied(), &files, options.helm);
+        Ok(own.into_iter().map(|is_own| !is_own).collect())
+    }
+
     /// The output of each template that is not a partial, by its full path: what `helm lint` checks.
     ///
     /// Unlike [`Engine::render`], this accepts charts of any type and for any version of Kubernetes, and does not
@@ -298,11 +329,11 @@ impl Engine {
         options: &RenderOptions,
     ) -> Result<BTreeMap<String, String>, Error> {
         let _guard = CycleGuard::new();
-        let (resolved, values) = self.merged(values)?;
+        let (resolved, values) = self.merged(values, HelmLine::Four)?;
         if !options.skip_schema_validation {
             schema::validate(&resolved, &values).map_err(Error::Schema)?;
         }
-        self.execute_in_time(&resolved, &values, options)
+        self.execute_in_time(&resolved, &values, options, None)
     }
 
     fn execute_in_time(
@@ -310,6 +341,7 @@ impl Engine {
         resolved: &ResolvedChart<'_>,
         values: &GoMap,
         options: &RenderOptions,
+        own: Option<&mut OwnText>,
     ) -> Result<BTreeMap<String, String>, Error> {
         let deadline = options.context.deadline.as_ref();
         let is_over = || deadline.is_some_and(Deadline::is_over);
@@ -317,7 +349,7 @@ impl Engine {
         if let Some(deadline) = deadline {
             budget = budget.until(deadline.allowed(), &is_over);
         }
-        self.execute(resolved, values, &budget, options)
+        self.execute(resolved, values, &budget, options, own)
     }
 
     /// The user's values merged as for rendering, and where they violate the schemas.
@@ -341,7 +373,7 @@ impl Engine {
         is_over: &dyn Fn() -> bool,
     ) -> Result<Option<Checked>, Error> {
         let _guard = CycleGuard::new();
-        let (resolved, values) = self.merged(values)?;
+        let (resolved, values) = self.merged(values, HelmLine::Four)?;
         let violations = schema::violations(&resolved, &values, is_over);
         Ok(violations.map(|violations| Checked {
             violations,
@@ -356,26 +388,30 @@ impl Engine {
     /// As [`Engine::check`].
     pub fn coalesced(&self, values: &Map<String, Value>) -> Result<Map<String, Value>, Error> {
         let _guard = CycleGuard::new();
-        let (_, values) = self.merged(values)?;
+        let (_, values) = self.merged(values, HelmLine::Four)?;
         Ok(values::json_map(&values.freeze()))
     }
 
-    fn merged(&self, values: &Map<String, Value>) -> Result<(ResolvedChart<'_>, GoMap), Error> {
+    fn merged(
+        &self,
+        values: &Map<String, Value>,
+        helm: HelmLine,
+    ) -> Result<(ResolvedChart<'_>, GoMap), Error> {
         let mut warnings = Vec::new();
         let user = values::to_map(values);
-        let resolved =
-            ResolvedChart::new(&self.chart, &user, HelmLine::Four, &mut warnings).map_err(Error::Resolve)?;
+        let resolved = ResolvedChart::new(&self.chart, &user, helm, &mut warnings).map_err(Error::Resolve)?;
         let values = coalesce::coalesce(&resolved, &user, &mut warnings).map_err(Error::Coalesce)?;
         Ok((resolved, values))
     }
 
-    /// Executes each template that is not a partial: the outputs by full path.
+    /// Executes each template that is not a partial: the outputs by full path, with marks if `own` is given.
     fn execute(
         &self,
         resolved: &ResolvedChart<'_>,
         values: &GoMap,
         budget: &Budget<'_>,
         options: &RenderOptions,
+        mut own: Option<&mut OwnText>,
     ) -> Result<BTreeMap<String, String>, Error> {
         let shared = scope::Shared {
             release: release(&options.release),
@@ -383,6 +419,9 @@ impl Engine {
             helm: options.helm,
         };
         let templates = scope::templates(resolved, values, &shared);
+        if let Some(own) = own.as_deref_mut() {
+            own.mark_files(&templates);
+        }
         let order = execution_order(templates.keys());
         let source = |path: &str| {
             templates
@@ -401,6 +440,7 @@ impl Engine {
             host: &options.context,
             include_cache: Some(&include_cache),
             host_changes: Some(&host_changes),
+            marks: own.as_deref().map(|own| own as &dyn Marks),
         };
         let mut files = BTreeMap::new();
         for path in order {

@@ -95,6 +95,9 @@ fn path_value(map: &Map, path: &str) -> Option<Value> {
     folder.get(key).filter(|value| values::as_table(value).is_none())
 }
 
+/// The key of a chart's files in its dot.
+pub(super) const FILES: &str = "Files";
+
 /// Shared by all charts of a release.
 pub(super) struct Shared {
     /// `.Release`.
@@ -147,7 +150,7 @@ fn collect<'c>(
         HelmLine::Four => metadata(&chart.metadata, is_root),
     };
     dot.insert("Chart", about);
-    dot.insert("Files", files::to_value(chart.chart.files()));
+    dot.insert(FILES, files::to_value(chart.chart.files()));
     dot.insert("Release", shared.release.clone());
     dot.insert("Capabilities", shared.capabilities.clone());
     dot.insert("Values", Value::Map(values.clone()));
