@@ -74,6 +74,10 @@ pub struct Resource {
     /// Position in the install order, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u32>,
+    /// True when the composition's values or a looked-up object chose that there is an object of this kind, and not
+    /// the chart. Only determined for objects outside of the composition's namespace.
+    #[serde(default, rename = "fromValues", skip_serializing_if = "std::ops::Not::not")]
+    pub from_values: bool,
 }
 
 impl Resource {
@@ -95,6 +99,7 @@ impl Resource {
             verbs: verbs.to_vec(),
             path: None,
             order: None,
+            from_values: false,
         }
     }
 
@@ -129,6 +134,7 @@ impl Touches {
             known.verbs.append(&mut found.verbs);
             known.verbs.sort_unstable();
             known.verbs.dedup();
+            known.from_values |= found.from_values;
         } else {
             found.order = u32::try_from(self.resources.len()).ok();
             self.resources.push(found);

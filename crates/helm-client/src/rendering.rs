@@ -6,6 +6,7 @@
 //!
 //! Templates run in the [`Pool`] of the process, on behalf of the release's party, usually its namespace.
 
+mod again;
 mod answers;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use helm::engine::{self, Engine, Limit, Limits, Operation, ReleaseOptions, Rende
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use self::again::{Again, Drawn};
 use self::answers::{Answers, told};
 pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
 pub use self::withheld::Withheld;
@@ -110,6 +112,7 @@ pub struct Rendering {
     pub lookups: Vec<Lookup>,
     /// True when errors about the objects must not quote the render: it may contain what was looked up.
     pub is_withheld: bool,
+    again: Again,
 }
 
 /// A release could not be rendered.
@@ -272,7 +275,7 @@ pub async fn render_with<J: Judge>(
         };
         let work = move |deadline| round.run(deadline);
         let missing = match pool.run(request.party, RENDER_TIMEOUT, work).await? {
-            Ok(Outcome::Desired(desired, rendered)) => {
+            Ok(Outcome::Desired(desired, rendered, again)) => {
                 let is_withheld = answers.are_withheld();
                 let desired = desired.map_err(|error| {
                     if is_withheld {
@@ -286,6 +289,7 @@ pub async fn render_with<J: Judge>(
                     rendered: *rendered,
                     lookups: answers.lookups,
                     is_withheld,
+                    again: *again,
                 });
             }
             Ok(Outcome::Defines(more)) => {
@@ -323,8 +327,8 @@ pub async fn render_with<J: Judge>(
 
 /// The result of a round.
 enum Outcome {
-    /// The desired release, and the render that it is made of.
-    Desired(Box<Result<Desired, Error>>, Box<Rendered>),
+    /// The desired release, the render that it is made of, and what it takes to render it again.
+    Desired(Box<Result<Desired, Error>>, Box<Rendered>, Box<Again>),
     /// The chart defines kinds: the capabilities including them.
     Defines(Box<Capabilities>),
     /// Lookups that have no answer yet.
@@ -407,9 +411,14 @@ struct Round {
 impl Round {
     fn run(mut self, deadline: Deadline) -> Result<Outcome, Failed> {
         let values = (self.task.values.0)();
-        let rendered = self
-            .task
-            .render(&values, &self.capabilities, &self.answers, deadline)?;
+        let (now, drawn) = (Timestamp::now(), Drawn::default());
+        let context = Context::new(now, drawn.recording(system_random));
+        let rendered = self.task.render(
+            &values,
+            &self.capabilities,
+            &self.answers,
+            context.with_deadline(deadline),
+        )?;
         if add_defined(&mut self.capabilities, &rendered) {
             return Ok(Outcome::Defines(Box::new(self.capabilities)));
         }
@@ -419,7 +428,18 @@ impl Round {
         let desired = self
             .task
             .desired(values, &rendered, &self.capabilities, &self.answers);
-        Ok(Outcome::Desired(Box::new(desired), Box::new(rendered)))
+        let again = Again {
+            task: self.task,
+            capabilities: self.capabilities,
+            answers: self.answers,
+            now,
+            drawn,
+        };
+        Ok(Outcome::Desired(
+            Box::new(desired),
+            Box::new(rendered),
+            Box::new(again),
+        ))
     }
 }
 
@@ -450,11 +470,22 @@ impl Task {
         values: &Map<String, Value>,
         capabilities: &Capabilities,
         answers: &BTreeMap<LookupKey, Answer>,
-        deadline: Deadline,
+        context: Context,
     ) -> Result<Rendered, Failed> {
-        let context = Context::new(Timestamp::now(), system_random)
-            .with_lookups(answers.clone())
-            .with_deadline(deadline);
+        let options = self.options(capabilities, answers, context);
+        self.engine.render(values, &options).map_err(|error| Failed {
+            error: Box::new(error),
+            missing_lookups: options.context.lookups.missing(),
+        })
+    }
+
+    fn options(
+        &self,
+        capabilities: &Capabilities,
+        answers: &BTreeMap<LookupKey, Answer>,
+        context: Context,
+    ) -> RenderOptions {
+        let context = context.with_lookups(answers.clone());
         let context = match self.leniency.hosts {
             Some(hosts) => context.with_resolver(Resolving(hosts)),
             None => context,
@@ -462,10 +493,7 @@ impl Task {
         let mut options = RenderOptions::new(self.release.clone(), capabilities.clone(), context);
         options.skip_schema_validation = self.leniency.skip_schema_validation;
         options.subchart_notes = self.leniency.subchart_notes;
-        self.engine.render(values, &options).map_err(|error| Failed {
-            error: Box::new(error),
-            missing_lookups: options.context.lookups.missing(),
-        })
+        options
     }
 
     fn desired(

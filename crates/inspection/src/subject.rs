@@ -139,19 +139,23 @@ impl Subject<'_> {
     /// The objects that releasing the rendered chart touches.
     ///
     /// # Errors
-    /// When a document is not an object, or its kind is neither served nor defined by the chart ([`Error::unserved`]).
+    /// When a document is not an object, or its kind is neither served nor defined by the chart ([`Error::unserved`]);
+    /// when no slot to render becomes free.
     pub async fn touched(&self, cluster: &Cluster, rendering: &Rendering) -> Result<Vec<Resource>, Error> {
-        match resources(cluster, &rendering.rendered, &self.composition.namespace).await {
-            Ok(resources) => Ok(resources),
+        let namespace = &self.composition.namespace;
+        let touched = match release::touched(cluster, &rendering.rendered, namespace).await {
+            Ok(touched) => touched,
             Err(release::Error::Unserved { types, .. }) if rendering.is_withheld => {
-                Err(Error::UnservedWithheld(types))
+                return Err(Error::UnservedWithheld(types));
             }
             // The error may quote what the chart looked up.
             Err(error) if rendering.is_withheld && !error.is_transient() => {
-                Err(render::Error::Withheld(Withheld::objects()).into())
+                return Err(render::Error::Withheld(Withheld::objects()).into());
             }
-            Err(error) => Err(error.into()),
-        }
+            Err(error) => return Err(error.into()),
+        };
+        let resources = resources(&touched, rendering, namespace).await;
+        Ok(resources.map_err(render::Error::Busy)?)
     }
 
     fn request(&self, values: render::Values) -> Request<'_> {

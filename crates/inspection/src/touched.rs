@@ -1,14 +1,14 @@
 //! Lists the objects that a rendered chart or a stored revision touches, with the verbs for each.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use api::inspection::{Resource, Touches, Verb};
-use cluster::{Cluster, ObjectId};
+use cluster::ObjectId;
 use composition::permissions::{DEFINE, KEEP, MANAGE, REMOVE, WRITE};
-use helm::engine::Rendered;
 use helm_client::records::{self, Record};
 use helm_client::release::{self, Releases, Role, Touched};
-use helm_client::rendering::Lookup;
+use helm_client::rendering::{Busy, Lookup, Rendering};
 
 /// The verbs that a release needs for an object in this role.
 fn verbs(role: Role) -> &'static [Verb] {
@@ -23,17 +23,55 @@ fn verbs(role: Role) -> &'static [Verb] {
 /// The objects that releasing a rendered chart touches, each once, in the order of installation.
 ///
 /// # Errors
-/// When a document is not an object, or its kind is neither served nor defined by the chart.
+/// When no slot to render becomes free.
 pub(crate) async fn resources(
-    cluster: &Cluster,
-    rendered: &Rendered,
+    touched: &[Touched],
+    rendering: &Rendering,
     namespace: &str,
-) -> Result<Vec<Resource>, release::Error> {
+) -> Result<Vec<Resource>, Busy> {
+    let chosen = chosen_by_values(touched, rendering, namespace).await?;
     let mut found = Touches::default();
-    for touched in release::touched(cluster, rendered, namespace).await? {
-        found.add(resource(&touched));
+    for touched in touched {
+        let from_values = chosen.contains(&(&*touched.path, &*touched.document));
+        found.add(Resource {
+            from_values,
+            ..resource(touched)
+        });
     }
     Ok(found.into_resources())
+}
+
+/// The documents with objects outside of the namespace whose kind the values chose. Most charts have no objects there,
+/// and need not be rendered again.
+async fn chosen_by_values<'t>(
+    touched: &'t [Touched],
+    rendering: &Rendering,
+    namespace: &str,
+) -> Result<HashSet<(&'t str, &'t str)>, Busy> {
+    // The files in `crds/` are no templates.
+    let is_outside = |touched: &&Touched| {
+        touched.role != Role::Definition && touched.namespace.as_deref() != Some(namespace)
+    };
+    let outside: HashSet<(&str, &Arc<str>)> = touched
+        .iter()
+        .filter(is_outside)
+        .map(|touched| (&*touched.path, &touched.document))
+        .collect();
+    if outside.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let outside: Vec<(&str, &Arc<str>)> = outside.into_iter().collect();
+    let documents = outside
+        .iter()
+        .map(|(path, document)| ((*path).to_owned(), Arc::clone(document)));
+    let chosen = rendering
+        .chosen_by_values(namespace.into(), documents.collect())
+        .await?;
+    let chosen = outside
+        .into_iter()
+        .zip(chosen)
+        .filter(|(_, is_chosen)| *is_chosen);
+    Ok(chosen.map(|((path, document), _)| (path, &**document)).collect())
 }
 
 fn resource(touched: &Touched) -> Resource {
@@ -42,6 +80,7 @@ fn resource(touched: &Touched) -> Resource {
         namespace,
         name,
         path,
+        document: _,
         role,
     } = touched;
     let (namespace, name) = (

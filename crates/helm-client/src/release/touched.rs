@@ -1,5 +1,7 @@
 //! Lists the objects that a rendered chart or a stored revision touches.
 
+use std::sync::Arc;
+
 use cluster::{Cluster, ObjectId, ResourceId};
 use helm::engine::Rendered;
 use helm::hook::Hook;
@@ -21,6 +23,8 @@ pub struct Touched {
     pub name: Option<String>,
     /// The template or file that it comes from.
     pub path: String,
+    /// The document in it, which may be a list of several objects.
+    pub document: Arc<str>,
     /// How the release uses it.
     pub role: Role,
 }
@@ -64,10 +68,10 @@ fn runs(hook: &Hook, actions: &[Action]) -> bool {
 /// [`Error::Parse`] when a document is not an object, [`Error::Unserved`] with the types that are neither served nor
 /// defined.
 pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) -> Result<Vec<Touched>, Error> {
-    let mut documents = Vec::new();
+    let mut documents: Vec<(Arc<str>, &str, Role)> = Vec::new();
     for crd in &rendered.crds {
         documents.push((
-            String::from_utf8_lossy(&crd.data).into_owned(),
+            Arc::from(String::from_utf8_lossy(&crd.data)),
             crd.path.as_str(),
             Role::Definition,
         ));
@@ -76,14 +80,14 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
         rendered
             .manifests
             .iter()
-            .map(|m| (m.text.clone(), m.path.as_str(), Role::Object)),
+            .map(|m| (Arc::from(&*m.text), m.path.as_str(), Role::Object)),
     );
     documents.extend(
         rendered
             .hooks
             .iter()
             .filter(|hook| runs(hook, &LIFE))
-            .map(|h| (h.manifest.clone(), h.path.as_str(), Role::Hook)),
+            .map(|h| (Arc::from(&*h.manifest), h.path.as_str(), Role::Hook)),
     );
 
     let bytes = documents.iter().map(|(text, ..)| text.len()).sum();
@@ -91,36 +95,34 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
         let mut parsed = Vec::new();
         for (text, path, role) in documents {
             let objects = objects::parse(&text, path)?.into_iter();
-            parsed.extend(objects.map(|object| (object, path, role)));
+            parsed.extend(objects.map(|object| (object, (path, text.clone(), role))));
         }
         Ok::<_, Error>(parsed)
     };
     let parsed = at_length(namespace, bytes, parse).await??;
     let definitions: Vec<_> = parsed
         .iter()
-        .map(|(object, ..)| object)
+        .map(|(object, _)| object)
         .filter(|object| object["kind"] == "CustomResourceDefinition")
         .cloned()
         .collect();
     let defined = objects::defined_by(&definitions);
-    let (objects, origins): (Vec<_>, Vec<_>) = parsed
-        .into_iter()
-        .map(|(object, path, role)| (object, (path, role)))
-        .unzip();
+    let (objects, origins): (Vec<_>, Vec<_>) = parsed.into_iter().unzip();
     let targets = objects::locate(cluster, objects, namespace, &defined).await?;
-    let touched = targets.into_iter().zip(origins).map(|(target, (path, role))| {
+    let located = targets.into_iter().zip(origins);
+    let touched = located.map(|(target, (path, document, role))| {
         let role = if role == Role::Object && stays(&target) {
             Role::Kept
         } else {
             role
         };
-        Touched::new(target.reference, path, role)
+        Touched::new(target.reference, path, document, role)
     });
     Ok(touched.collect())
 }
 
 impl Touched {
-    fn new(reference: ObjectRef, path: &str, role: Role) -> Self {
+    fn new(reference: ObjectRef, path: &str, document: Arc<str>, role: Role) -> Self {
         let (resource, namespace, name) = match reference {
             ObjectRef::Named(id) => (
                 id.resource().clone(),
@@ -134,6 +136,7 @@ impl Touched {
             namespace,
             name,
             path: path.to_owned(),
+            document,
             role,
         }
     }

@@ -79,6 +79,7 @@ mod tests {
             namespace: namespace.map(str::to_owned),
             name: Some(name.to_owned()),
             path: "web/templates/a.yaml".to_owned(),
+            document: "".into(),
             role: Role::Object,
         }
     }
