@@ -13,6 +13,7 @@ mod definitions;
 mod grants;
 mod holder;
 mod inspector;
+mod kinds;
 mod lookups;
 mod namespaces;
 pub(crate) mod records;
@@ -178,6 +179,7 @@ pub fn all() -> Vec<Attack> {
     all.extend(definitions::attacks());
     all.extend(consents::attacks());
     all.extend(clusters::attacks());
+    all.extend(kinds::attacks());
     all
 }
 

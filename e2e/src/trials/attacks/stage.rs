@@ -176,6 +176,33 @@ impl Stage {
         })
     }
 
+    /// A type whose chart has objects that rule over others, as an admin granted, and prints what its users want.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn toolbox(&self) -> Result<Arc<Type>> {
+        self.type_once("toolbox", || {
+            let chart = ChartFolder::copy("toolbox", "toolbox", "1.0.0")?;
+            let kind = |group: &str, kind: &str| json!({"group": group, "kind": kind, "from": "Chart"});
+            let source = self.chart(CATALOG, "toolbox");
+            self.catalog.apply(&json!({
+                "apiVersion": "kco.krateo.io/v1alpha1", "kind": "ChartGrant", "metadata": {"name": "toolbox"},
+                "spec": {
+                    "definition": {"namespace": CATALOG, "name": "toolbox"},
+                    "chart": {"url": source["url"], "versions": ["1.0.0"], "plainHTTP": true},
+                    "kinds": [
+                        kind("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+                        kind("", "PersistentVolume"),
+                        kind("apiextensions.k8s.io", "CustomResourceDefinition"),
+                    ],
+                },
+            }))?;
+            let type_ = self.define(&self.catalog, &chart, "toolbox", &json!({}))?;
+            self.run_controller(&type_, &OFTEN)?;
+            Ok(type_)
+        })
+    }
+
     /// A type whose chart renders no Secret.
     ///
     /// # Errors
