@@ -399,6 +399,12 @@ scan-lookups: ## Which charts below CHARTS=<folder> … have their compositions 
 	$(BUILD_RELEASE) --quiet --bin kco
 	$(RELEASE)/kco audit-rbac --lookups $(CHARTS)
 
+.PHONY: scan-origins
+scan-origins: ## Which documents of all charts below CHARTS=<folder> … count as chosen by values and not by the chart; prints counts, with defaults and with other values
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make scan-origins CHARTS=<folder>" >&2; exit 2; }
+	$(BUILD_RELEASE) --quiet --bin kco
+	$(RELEASE)/kco audit-rbac --origins $(CHARTS)
+
 .PHONY: bench
 bench: ## Compare the template engine with Go's on the same chart: times to parse and render, and their ratio
 	cargo bench --locked --workspace --exclude attested-tls --quiet --bench render

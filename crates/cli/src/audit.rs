@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod lookups;
+mod origins;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,6 +36,9 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
     }
     if args.lookups {
         return lookups::run(&charts);
+    }
+    if args.origins {
+        return origins::run(&charts);
     }
     let allowed = Allowed::default();
     for reference in progress::counted(SCANNED, &charts) {

@@ -475,6 +475,14 @@ const CARRYING: &[(&[&[u8]], Arguments)] = &[
     ),
     (&[b"replace"], Arguments::From(1)),
     (
+        &[b"regexReplaceAll", b"mustRegexReplaceAll"],
+        Arguments::AllBut(0),
+    ),
+    (
+        &[b"regexReplaceAllLiteral", b"mustRegexReplaceAllLiteral"],
+        Arguments::AllBut(0),
+    ),
+    (
         &[
             b"toYaml",
             b"mustToYaml",
