@@ -26,6 +26,9 @@ pub const COMPOSITION_GROUP: &str = "composition.krateo.io";
 /// API group of [`CompositionDefinition`].
 pub const DEFINITION_GROUP: &str = "core.krateo.io";
 
+/// API group of `ChartGrant`: Krateo, which we extend by it, has the others.
+pub const GRANT_GROUP: &str = "kco.krateo.io";
+
 /// Into how many shards the compositions of a type are split for the replicas of its controller, unless
 /// [`SHARDS_VARIABLE`] says otherwise.
 pub const SHARDS: u16 = 8;

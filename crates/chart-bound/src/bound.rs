@@ -6,6 +6,7 @@ use api::inspection::{Resource, Verb};
 
 use crate::allowed_definitions::AllowedDefinition;
 use crate::group_resource::GroupResource;
+use crate::kinds::{is_definitions, is_namespaces, is_reserved, is_ruling};
 use crate::lookups::{Allowance, Decision, Lookups, Question};
 use crate::outside::{Outside, described};
 use crate::scan::Reads;
@@ -22,6 +23,10 @@ pub struct Bound {
     pub cluster: BTreeSet<GroupResource>,
     /// Namespaces other than those of the compositions.
     pub namespaces: BTreeSet<String>,
+    /// Kinds that text chosen by values may have: in other namespaces than the composition's, and cluster-scoped.
+    pub from_values: BTreeSet<GroupResource>,
+    /// Names of namespaces that the chart spells out and that its releases may create without further consent.
+    pub created_namespaces: BTreeSet<String>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
     /// What Roles in the chart may allow (`verb group/resource`), if it may bring any.
@@ -57,6 +62,8 @@ impl Bound {
             .extend(other.cluster.iter().filter(may_come).cloned());
         self.namespaces
             .extend(other.namespaces.difference(&self.closed).cloned());
+        self.created_namespaces
+            .extend(other.created_namespaces.iter().cloned());
     }
 }
 
@@ -122,6 +129,9 @@ impl Bound {
         }
         let object = described(needed);
         let path = needed.path.clone();
+        if is_definitions(&pair) && is_reserved(&needed.name) {
+            return Some(Outside::Reserved { object, path });
+        }
         if pair.group == RBAC && !self.chart_rbac {
             return Some(Outside::Rbac { object, path });
         }
@@ -130,8 +140,13 @@ impl Bound {
         } else {
             self.namespaced.contains(&pair)
         };
-        if !is_in {
-            return Some(Outside::Kind { object, pair, path });
+        let may_be_created = is_namespaces(&pair) && self.created_namespaces.contains(&needed.name);
+        if !is_in && !may_be_created {
+            return Some(if is_ruling(&pair) {
+                Outside::Ruling { object, pair, path }
+            } else {
+                Outside::Kind { object, pair, path }
+            });
         }
         if self.closed.contains(&needed.namespace) {
             return Some(Outside::Closed {

@@ -8,7 +8,7 @@ use crate::allowed::{Allowed, is_protected};
 use crate::allowed_definitions::AllowedDefinition;
 use crate::bound::{Bound, RBAC};
 use crate::group_resource::GroupResource;
-use crate::kinds::{Kinds, ResourceMapping, guess, unserved_plural};
+use crate::kinds::{Kinds, ResourceMapping, guess, is_ruling, unserved_plural};
 use crate::scan::{Kind, Reads, Scan};
 
 /// A bound, and notes about how it was computed.
@@ -36,10 +36,16 @@ impl Resolved {
             resolved.add_lookup(kind, *reads, false, scan, kinds);
         }
         let bound = &mut resolved.bound;
-        if !allowed.chart_rbac {
-            bound.namespaced.retain(|pair| pair.group != RBAC);
-            bound.cluster.retain(|pair| pair.group != RBAC);
-        }
+        // Roles and bindings have a consent of their own.
+        let is_open = |pair: &GroupResource| {
+            if pair.group == RBAC {
+                allowed.chart_rbac
+            } else {
+                !is_ruling(pair)
+            }
+        };
+        bound.namespaced.retain(is_open);
+        bound.cluster.retain(is_open);
         bound.chart_rbac = allowed.chart_rbac;
         if allowed.chart_rbac {
             bound.chart_rules.clone_from(&scan.rules);
@@ -71,6 +77,7 @@ impl Resolved {
                 bound.namespaced.insert(pair.clone());
             }
         }
+        bound.from_values.extend(allowed.kinds.iter().cloned());
         let literal = scan
             .namespaces
             .iter()

@@ -14,6 +14,8 @@ mod keys {
     pub(super) const KINDS: &str = "kinds";
     pub(super) const CLUSTER_KINDS: &str = "clusterKinds";
     pub(super) const NAMESPACES: &str = "namespaces";
+    pub(super) const FROM_VALUES: &str = "fromValues";
+    pub(super) const CREATED_NAMESPACES: &str = "createdNamespaces";
     pub(super) const CHART_RBAC: &str = "chartRbac";
     pub(super) const CHART_RULES: &str = "chartRules";
     pub(super) const CHART_CLUSTER_RULES: &str = "chartClusterRules";
@@ -37,6 +39,11 @@ impl Bound {
             (
                 keys::NAMESPACES.to_owned(),
                 lines(self.namespaces.iter().cloned()),
+            ),
+            (keys::FROM_VALUES.to_owned(), pairs(&self.from_values)),
+            (
+                keys::CREATED_NAMESPACES.to_owned(),
+                lines(self.created_namespaces.iter().cloned()),
             ),
             (keys::CHART_RBAC.to_owned(), self.chart_rbac.to_string()),
             (
@@ -83,6 +90,8 @@ impl Bound {
             namespaced: pairs(keys::KINDS),
             cluster: pairs(keys::CLUSTER_KINDS),
             namespaces: lines(keys::NAMESPACES).map(str::to_owned).collect(),
+            from_values: pairs(keys::FROM_VALUES),
+            created_namespaces: lines(keys::CREATED_NAMESPACES).map(str::to_owned).collect(),
             chart_rbac: is_true(keys::CHART_RBAC),
             chart_rules: lines(keys::CHART_RULES).map(str::to_owned).collect(),
             chart_cluster_rules: lines(keys::CHART_CLUSTER_RULES).map(str::to_owned).collect(),
