@@ -10,6 +10,7 @@ pub mod conditions;
 pub mod definition;
 pub mod events;
 pub mod finalizers;
+pub mod grant;
 pub mod inspection;
 pub mod joining;
 pub mod labels;
@@ -18,6 +19,7 @@ pub mod policy;
 pub mod release_key;
 
 pub use composition::{Composition, CompositionStatus};
+pub use grant::{ChartGrant, ChartGrantSpec};
 pub use definition::{CompositionDefinition, CompositionDefinitionSpec, CompositionDefinitionStatus};
 
 /// API group of the types that are generated from charts.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::inspection::{Resource, Verb};
 
 use crate::allowed_definitions::AllowedDefinition;
+use crate::grant::{Binding, Placed, Rbac};
 use crate::group_resource::GroupResource;
 use crate::kinds::{is_definitions, is_namespaces, is_reserved, is_ruling};
 use crate::lookups::{Allowance, Decision, Lookups, Question};
@@ -33,6 +34,10 @@ pub struct Bound {
     pub chart_rules: BTreeSet<String>,
     /// What `ClusterRole`s in the chart may allow, if it may bring any.
     pub chart_cluster_rules: BTreeSet<String>,
+    /// What grants allow of the chart's own roles and bindings, whole entries.
+    pub rbac: Rbac,
+    /// Kinds and objects that releases may have in namespaces that are not open otherwise.
+    pub placed: BTreeSet<Placed>,
     /// What the chart may look up, in addition to objects that the release may write.
     pub lookups: Lookups,
     /// Definitions that the release may write with annotations reserved to the admin.
@@ -44,6 +49,37 @@ pub struct Bound {
 }
 
 impl Bound {
+    /// True when the chart may bring some roles or bindings of its own.
+    pub fn has_rbac(&self) -> bool {
+        self.chart_rbac || !self.rbac.is_empty()
+    }
+
+    /// The namespaces in which releases may have something, besides those of their compositions.
+    pub fn reach(&self) -> BTreeSet<String> {
+        let placed = self.placed.iter().map(|placed| placed.namespace.as_str());
+        let bound = self.rbac.bindings.iter().filter_map(Binding::namespace);
+        let open = self.namespaces.iter().map(String::as_str);
+        open.chain(placed).chain(bound).map(str::to_owned).collect()
+    }
+
+    /// True when all of the kind, or this very object, may be in a namespace that is not open otherwise.
+    fn is_placed(&self, pair: &GroupResource, needed: &Resource) -> bool {
+        let is_it = |placed: &Placed| {
+            placed.kind == *pair
+                && placed.namespace == needed.namespace
+                && placed.name.as_ref().is_none_or(|name| *name == needed.name)
+        };
+        // Which one it may be is decided when it is written.
+        let is_binding = pair.group == RBAC && pair.resource == "rolebindings";
+        self.placed.iter().any(is_it)
+            || (is_binding
+                && self
+                    .rbac
+                    .bindings
+                    .iter()
+                    .any(|binding| binding.namespace() == Some(&needed.namespace)))
+    }
+
     /// True when it has all kinds and namespaces of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         other.namespaced.is_subset(&self.namespaced)
@@ -54,8 +90,8 @@ impl Bound {
     /// Adds the kinds and namespaces of `other`. RBAC, lookups and definitions are not taken from `other`, so roles
     /// and bindings are only added where this chart, too, may bring them.
     pub fn add(&mut self, other: &Self) {
-        let chart_rbac = self.chart_rbac;
-        let may_come = |pair: &&GroupResource| chart_rbac || pair.group != RBAC;
+        let has_rbac = self.has_rbac();
+        let may_come = |pair: &&GroupResource| has_rbac || pair.group != RBAC;
         self.namespaced
             .extend(other.namespaced.iter().filter(may_come).cloned());
         self.cluster
@@ -132,7 +168,7 @@ impl Bound {
         if is_definitions(&pair) && is_reserved(&needed.name) {
             return Some(Outside::Reserved { object, path });
         }
-        if pair.group == RBAC && !self.chart_rbac {
+        if pair.group == RBAC && !self.has_rbac() {
             return Some(Outside::Rbac { object, path });
         }
         let is_in = if needed.namespace.is_empty() {
@@ -155,7 +191,10 @@ impl Bound {
                 path,
             });
         }
-        if !needed.namespace.is_empty() && !self.is_open(home, &needed.namespace) {
+        if !needed.namespace.is_empty()
+            && !self.is_open(home, &needed.namespace)
+            && !self.is_placed(&pair, needed)
+        {
             return Some(Outside::Namespace {
                 object,
                 namespace: needed.namespace.clone(),

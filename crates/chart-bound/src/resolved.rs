@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::annotations;
+use api::grant::{GrantedKind, Origin};
 
 use crate::allowed::{Allowed, is_protected};
 use crate::allowed_definitions::AllowedDefinition;
@@ -20,6 +21,8 @@ pub struct Resolved {
     pub guessed: BTreeSet<String>,
     /// What annotations ask for although the platform closes it.
     pub closed: BTreeSet<String>,
+    /// Entries of grants that do not count, and why.
+    pub void: BTreeSet<String>,
 }
 
 impl Resolved {
@@ -39,9 +42,9 @@ impl Resolved {
         // Roles and bindings have a consent of their own.
         let is_open = |pair: &GroupResource| {
             if pair.group == RBAC {
-                allowed.chart_rbac
+                allowed.chart_rbac || !allowed.rbac.is_empty()
             } else {
-                !is_ruling(pair)
+                allowed.all_kinds || !is_ruling(pair)
             }
         };
         bound.namespaced.retain(is_open);
@@ -78,6 +81,24 @@ impl Resolved {
             }
         }
         bound.from_values.extend(allowed.kinds.iter().cloned());
+        for granted in &allowed.granted_kinds {
+            resolved.add_granted(granted, scan, kinds);
+        }
+        let bound = &mut resolved.bound;
+        let is_ours = |name: &&String| {
+            !is_protected(name, krateo_namespace) && !allowed.closed.contains(*name)
+        };
+        let created = scan.created_namespaces.iter().filter(is_ours);
+        bound.created_namespaces = created.cloned().collect();
+        bound.rbac.clone_from(&allowed.rbac);
+        bound.placed.clone_from(&allowed.placed);
+        let is_reached = |namespace: &str| !allowed.closed.contains(namespace);
+        bound
+            .rbac
+            .bindings
+            .retain(|binding| binding.namespace().is_none_or(is_reached));
+        bound.placed.retain(|placed| is_reached(&placed.namespace));
+        resolved.void.clone_from(&allowed.void);
         let literal = scan
             .namespaces
             .iter()
@@ -96,6 +117,31 @@ impl Resolved {
             }))
             .collect();
         resolved
+    }
+
+    /// A kind that a grant names. Roles and bindings are granted by their rules and subjects instead.
+    fn add_granted(&mut self, granted: &GrantedKind, scan: &Scan, kinds: &impl Kinds) {
+        let GrantedKind { group, kind, from } = granted;
+        let kind = Kind {
+            api_version: if group.is_empty() {
+                "v1".to_owned()
+            } else {
+                format!("{group}/v1")
+            },
+            kind: kind.clone(),
+        };
+        let (pair, namespaced) = self.find(&kind, scan, kinds);
+        if pair.group == RBAC {
+            return;
+        }
+        if *from == Origin::Values {
+            self.bound.from_values.insert(pair.clone());
+        }
+        if namespaced {
+            self.bound.namespaced.insert(pair);
+        } else {
+            self.bound.cluster.insert(pair);
+        }
     }
 
     fn add(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) {
