@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::definition::BoundStatus;
+use api::definition::{BoundStatus, ChartSource};
+use chart_bound::grant::Applicant;
 use chart_bound::lookups::Lookups;
 use chart_bound::scan::{self, Scan};
 use chart_bound::{Allowed, BadAnnotation, Bound, GroupResource, Resolved};
@@ -14,6 +15,7 @@ use cluster::Cluster;
 use inspection::ServedKinds;
 
 use crate::bundle::Platform;
+use crate::chart_grants::ChartGrants;
 
 /// How old the cached discovery of served kinds may be. Until it is refreshed, the plural of a new kind is taken from its
 /// `CustomResourceDefinition` in the chart, or from the rule for plurals.
@@ -65,22 +67,53 @@ impl ChartBound {
     }
 }
 
-/// A cache of the scans of charts, by digest.
-#[derive(Debug, Default)]
+/// What an admin says about a chart: by annotations of a definition and, if it is the definition's own chart, by grants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Word<'w> {
+    pub(crate) annotations: &'w BTreeMap<String, String>,
+    /// The namespace, the name and `spec.chart` of the definition that grants have to name.
+    pub(crate) granted: Option<(&'w str, &'w str, &'w ChartSource)>,
+}
+
+/// A cache of the scans of charts, by digest, and the grants of the cluster.
+#[derive(Default)]
 pub(crate) struct Scans {
     known: Mutex<BTreeMap<String, Arc<Scan>>>,
+    grants: ChartGrants,
 }
 
 impl Scans {
-    /// The bound of a chart, including what its definition's annotations add.
+    /// With what these grants allow.
+    pub(crate) fn new(grants: ChartGrants) -> Self {
+        Self {
+            grants,
+            ..Self::default()
+        }
+    }
+
+    /// Waits until it is known what is granted.
+    pub(crate) async fn wait_until_known(&self) {
+        self.grants.wait_until_known().await;
+    }
+
+    /// The bound of a chart, including what an admin adds.
     pub(crate) async fn bound(
         &self,
         chart: &Arc<LoadedChart>,
-        annotations: &BTreeMap<String, String>,
+        word: Word<'_>,
         platform: &Platform,
         cluster: &Cluster,
     ) -> Result<ChartBound, Error> {
-        let mut allowed = Allowed::of(annotations)?;
+        let mut allowed = Allowed::of(word.annotations)?;
+        if let Some((namespace, name, source)) = word.granted {
+            allowed = allowed.and(self.grants.consent(Applicant {
+                namespace,
+                name,
+                source,
+                version: &chart.version,
+                digest: &chart.digest,
+            }));
+        }
         allowed.namespaces.extend(everywhere(platform));
         allowed.closed.clone_from(&platform.closed_namespaces);
         let scan = self.of(chart).await?;
@@ -143,6 +176,7 @@ fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
     let mut unresolved: Vec<String> = resolved
         .closed
         .iter()
+        .chain(&resolved.void)
         .cloned()
         .chain(unresolved)
         .chain(resolved.guessed.iter().cloned())

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::definition::ChartSource;
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
 use chart_bound::Bound;
 use charts::{Charts, LoadedChart};
@@ -21,7 +22,7 @@ use super::history::previous;
 use super::instances;
 use super::observe::error::Error;
 use super::observe::observed::{Neighbours, Source};
-use crate::bound::{self, ChartBound, Scans};
+use crate::bound::{self, ChartBound, Scans, Word};
 use crate::bundle::{self, Platform, Target};
 
 /// A chart of the type: a definition, and the version that it created from that chart.
@@ -40,15 +41,9 @@ pub(super) struct Bounds<'b> {
 }
 
 impl Bounds<'_> {
-    /// The bound of a chart, including what annotations add.
-    async fn of(
-        self,
-        chart: &Arc<LoadedChart>,
-        annotations: &BTreeMap<String, String>,
-    ) -> Result<ChartBound, bound::Error> {
-        self.scans
-            .bound(chart, annotations, self.platform, self.cluster)
-            .await
+    /// The bound of a chart, including what an admin adds.
+    async fn of(self, chart: &Arc<LoadedChart>, word: Word<'_>) -> Result<ChartBound, bound::Error> {
+        self.scans.bound(chart, word, self.platform, self.cluster).await
     }
 }
 
@@ -60,7 +55,12 @@ pub(super) async fn bound(
     neighbours: &Neighbours,
     bounds: Bounds<'_>,
 ) -> Result<ChartBound, Error> {
-    let mut bound = bounds.of(&source.chart, definition.annotations()).await?;
+    let (namespace, name) = (definition.namespace().unwrap_or_default(), definition.name_any());
+    let word = Word {
+        annotations: definition.annotations(),
+        granted: Some((&namespace, &name, &definition.spec.chart)),
+    };
+    let mut bound = bounds.of(&source.chart, word).await?;
     carry(&mut bound, definition, source, neighbours, bounds).await?;
     Ok(bound)
 }
@@ -82,7 +82,8 @@ async fn carry(
 ) -> Result<(), Error> {
     for former in formers(bound, definition, source, neighbours, bounds).await? {
         let word = word(former.definition, definition);
-        add(bound, &former, &word, &source.names, bounds).await?;
+        let is_own = Owner::of(former.definition) == Owner::of(definition);
+        add(bound, &former, (&word, is_own), &source.names, bounds).await?;
     }
     Ok(())
 }
@@ -189,7 +190,7 @@ fn word(former: &CompositionDefinition, definition: &CompositionDefinition) -> B
 async fn add(
     bound: &mut ChartBound,
     former: &Former<'_>,
-    word: &BTreeMap<String, String>,
+    (annotations, is_own): (&BTreeMap<String, String>, bool),
     names: &Names,
     bounds: Bounds<'_>,
 ) -> Result<(), Error> {
@@ -210,6 +211,16 @@ async fn add(
             return Ok(());
         }
     };
+    let (namespace, name) = (definition.namespace().unwrap_or_default(), definition.name_any());
+    // The digest in the spec is that of the current chart.
+    let written = ChartSource {
+        digest: None,
+        ..definition.spec.chart.clone()
+    };
+    let word = Word {
+        annotations,
+        granted: is_own.then_some((&*namespace, &*name, &written)),
+    };
     match bounds.of(&chart, word).await {
         Ok(scanned) => bound.add(&scanned),
         Err(error) if error.is_transient() => return Err(error.into()),
@@ -221,7 +232,7 @@ async fn add(
 
 #[cfg(test)]
 mod tests {
-    use api::definition::{ChartCoordinates, ChartSource, ManagedType, VersionInfo};
+    use api::definition::{ChartCoordinates, ManagedType, VersionInfo};
     use api::{CompositionDefinitionSpec, CompositionDefinitionStatus};
 
     use super::*;

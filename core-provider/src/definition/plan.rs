@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use api::definition::Breaker;
 use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
-use api::{CompositionDefinition, annotations, finalizers};
+use api::{CompositionDefinition, annotations, finalizers, labels};
 use cluster::{Access, ObjectId, ResourceId};
 use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
@@ -126,6 +126,11 @@ pub(crate) enum Blocked {
         other: String,
         plural: String,
     },
+    #[error(
+        "custom resource definition {name} exists and belongs to {owner}, which may change or delete it, with all \
+         compositions: remove it there, or rename the chart"
+    )]
+    TypeOfOthers { name: String, owner: String },
     #[error(
         "chart {chart} gives another kind than before, and {count} compositions of kind {kind} are left: they cannot \
          become compositions of another kind; remove them, or point the definition at the former chart"
@@ -323,7 +328,7 @@ fn advance(
     active: &Active,
     leftovers: &Leftovers<'_>,
 ) -> Result<Plan, Blocked> {
-    may_be_carried_out(active, leftovers)?;
+    may_be_carried_out(definition, active, leftovers)?;
     let mut steps = Vec::new();
     if !is_held(definition) {
         steps.push(Step::Hold);
@@ -526,7 +531,11 @@ fn underway(steps: Vec<Step>) -> Plan {
 }
 
 /// Checks whether the definition may be applied at all. If not, nothing is touched.
-fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), Blocked> {
+fn may_be_carried_out(
+    definition: &CompositionDefinition,
+    active: &Active,
+    leftovers: &Leftovers<'_>,
+) -> Result<(), Blocked> {
     let Source {
         names,
         version,
@@ -556,6 +565,20 @@ fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), 
             });
         }
     }
+    // A definition that serves the type already goes on.
+    let serves = definition
+        .status
+        .as_ref()
+        .is_some_and(|status| status.resource.as_ref() == Some(&names.plural));
+    if !serves
+        && let Some(live) = &active.live
+        && let Some(owner) = owner(live)
+    {
+        return Err(Blocked::TypeOfOthers {
+            name: live.name_any(),
+            owner,
+        });
+    }
     if let Some((kind, count)) = leftovers.stranded {
         return Err(Blocked::AnotherKind {
             chart: chart.to_owned(),
@@ -572,6 +595,25 @@ fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), 
         });
     }
     Ok(())
+}
+
+/// The release that a type belongs to, by its marks: that of a composition, or of Helm. Types that core-provider makes
+/// have none.
+fn owner(live: &CustomResourceDefinition) -> Option<String> {
+    let annotation = |name: &str| live.annotations().get(name).cloned();
+    let release = annotation("meta.helm.sh/release-name").map(|release| {
+        let namespace = annotation("meta.helm.sh/release-namespace").unwrap_or_default();
+        format!("release {namespace}/{release}")
+    });
+    let composition = live.labels().get(labels::COMPOSITION_ID);
+    let by_helm = live
+        .labels()
+        .get("app.kubernetes.io/managed-by")
+        .filter(|manager| *manager == "Helm");
+    composition
+        .map(|id| format!("the release of composition {id}"))
+        .or(release)
+        .or_else(|| by_helm.map(|_| "a release of Helm".to_owned()))
 }
 
 fn is_in_type(active: &Active) -> bool {
@@ -869,6 +911,38 @@ mod tests {
             .err()
             .unwrap();
         assert!(blocked.to_string().contains(said), "{blocked}");
+    }
+
+    #[test]
+    fn a_type_that_belongs_to_a_release_is_not_adopted() {
+        let found = |label: Option<(&str, &str)>, annotation: Option<(&str, &str)>| {
+            let owned = |pair: (&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
+            let mut active = running();
+            let live = active.live.as_mut().unwrap();
+            live.metadata.labels = label.map(|label| [owned(label)].into());
+            live.metadata
+                .annotations
+                .get_or_insert_default()
+                .extend(annotation.map(owned));
+            active.desired = live.clone();
+            active
+        };
+        check(found(None, None), &[], Standing::Ready);
+        check(found(Some(("team", "a")), None), &[], Standing::Ready);
+        let id = Some(("krateo.io/composition-id", "8f4f"));
+        check_blocked(found(id, None), "composition 8f4f");
+        let helm = Some(("meta.helm.sh/release-name", "squat"));
+        check_blocked(found(None, helm), "release /squat");
+        let managed = Some(("app.kubernetes.io/managed-by", "Helm"));
+        check_blocked(found(managed, None), "Helm");
+        // A definition that serves the type already goes on.
+        let mut serving = definition();
+        serving.status = Some(api::CompositionDefinitionStatus {
+            resource: Some("webs".into()),
+            ..api::CompositionDefinitionStatus::default()
+        });
+        let observed = Observed::Active(Box::new(found(id, None)));
+        assert!(plan(&serving, &observed).is_ok());
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub struct ChartGrantSpec {
 }
 
 /// A definition.
-#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[x_kube(validation = Rule::new("self == oldSelf").message("a grant is for one definition: make another grant"))]
 pub struct DefinitionRef {
     /// Its namespace.
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]

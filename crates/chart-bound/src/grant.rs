@@ -105,13 +105,13 @@ impl Rule {
         }
     }
 
-    /// True when this rule of a role of `release` lies wholly in the `granted` one. The policies of a controller decide
-    /// the same.
-    pub fn is_within(&self, granted: &Self, release: &str) -> bool {
+    /// True when this rule of a role of a release, whose name and namespace are given, lies wholly in the `granted` one.
+    /// The policies of a controller decide the same.
+    pub fn is_within(&self, granted: &Self, release: &str, home: &str) -> bool {
         let names: BTreeSet<String> = granted
             .resource_names
             .iter()
-            .map(|name| name.replace(RELEASE, release))
+            .map(|name| name.replace(RELEASE, release).replace(HOME, home))
             .collect();
         let are_names_within =
             names.is_empty() || (!self.resource_names.is_empty() && self.resource_names.is_subset(&names));

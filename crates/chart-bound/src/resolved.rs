@@ -106,6 +106,15 @@ impl Resolved {
         let is_closed = |name: &&String| allowed.closed.contains(*name);
         let (closed, open): (Vec<_>, Vec<_>) = literal.chain(&allowed.namespaces).partition(is_closed);
         bound.namespaces.extend(open.into_iter().cloned());
+        // No controller consents.
+        let is_no_consent = |pair: &GroupResource| pair.group != api::GRANT_GROUP;
+        for kinds in [
+            &mut bound.namespaced,
+            &mut bound.cluster,
+            &mut bound.from_values,
+        ] {
+            kinds.retain(is_no_consent);
+        }
         resolved.closed = closed
             .into_iter()
             .map(|name| format!("namespace {name} stays closed: the platform closes it to all definitions"))
