@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::definition::{BoundStatus, ChartSource};
+use api::labels;
 use chart_bound::grant::Applicant;
 use chart_bound::lookups::Lookups;
 use chart_bound::scan::{self, Scan};
 use chart_bound::{Allowed, BadAnnotation, Bound, GroupResource, Resolved};
 use charts::LoadedChart;
-use cluster::Cluster;
+use cluster::{Cluster, ObjectId};
 use inspection::ServedKinds;
+use k8s_openapi::api::core::v1::Namespace;
 
 use crate::bundle::Platform;
 use crate::chart_grants::ChartGrants;
@@ -70,6 +72,8 @@ impl ChartBound {
 /// What an admin says about a chart: by annotations of a definition and, if it is the definition's own chart, by grants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Word<'w> {
+    /// Plural resource name of the type.
+    pub(crate) plural: &'w str,
     pub(crate) annotations: &'w BTreeMap<String, String>,
     /// The namespace, the name and `spec.chart` of the definition that grants have to name.
     pub(crate) granted: Option<(&'w str, &'w str, &'w ChartSource)>,
@@ -118,7 +122,8 @@ impl Scans {
         allowed.closed.clone_from(&platform.closed_namespaces);
         let scan = self.of(chart).await?;
         let served = ServedKinds(cluster.discovery().served(SERVED_AGE).await?);
-        let resolved = Resolved::new(&scan, &allowed, &served, &platform.krateo_namespace);
+        let mut resolved = Resolved::new(&scan, &allowed, &served, &platform.krateo_namespace);
+        leave_existing(&mut resolved.bound, word.plural, cluster).await?;
         let status = status(&scan, &resolved);
         Ok(ChartBound { resolved, status })
     }
@@ -139,6 +144,22 @@ impl Scans {
         known.insert(chart.digest.clone(), scan.clone());
         Ok(scan)
     }
+}
+
+/// Takes back the names of namespaces that exist and that no release of the type made: releases may make a namespace that
+/// their chart names, and not change somebody else's.
+async fn leave_existing(bound: &mut Bound, plural: &str, cluster: &Cluster) -> Result<(), cluster::Error> {
+    for name in bound.created_namespaces.clone() {
+        let id = ObjectId::of::<Namespace>(None, &name)?;
+        let Some(found) = cluster.get_metadata(&id).await? else {
+            continue;
+        };
+        let of = found.metadata.labels.unwrap_or_default();
+        if of.get(labels::COMPOSITION_RESOURCE).map(String::as_str) != Some(plural) {
+            bound.created_namespaces.remove(&name);
+        }
+    }
+    Ok(())
 }
 
 /// Namespaces that every controller may reach.
@@ -195,5 +216,39 @@ fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
             .kinds
             .iter()
             .any(|kind| kind.group() == "rbac.authorization.k8s.io"),
+        // One that is not listed must not look like a new one later, so all are.
+        needs: resolved.needs.iter().cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::scripted::Script;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_namespace_of_somebody_else_is_not_the_releases_to_change() {
+        let found = |name: &str, resource: Option<&str>| {
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {
+                "name": name,
+                "labels": resource.map(|resource| json!({"krateo.io/composition-resource": resource})),
+            }})
+        };
+        let script = Script::new("namespaces that a chart names")
+            .absent("/api/v1/namespaces/missing")
+            .get("/api/v1/namespaces/other", found("other", Some("shops")))
+            .get("/api/v1/namespaces/own", found("own", Some("webs")))
+            .get("/api/v1/namespaces/plain", found("plain", None));
+        let mut bound = Bound {
+            created_namespaces: ["missing", "other", "own", "plain"].map(str::to_owned).into(),
+            ..Bound::default()
+        };
+        leave_existing(&mut bound, "webs", &script.cluster())
+            .await
+            .unwrap();
+        assert_eq!(Vec::from_iter(bound.created_namespaces), ["missing", "own"]);
+        script.finish();
     }
 }

@@ -56,7 +56,10 @@ impl ChartGrants {
     /// Waits for the first list. Until then nothing may be decided: bounds would lack what is granted.
     pub(crate) async fn wait_until_known(&self) {
         let Some(store) = &self.store else { return };
-        while tokio::time::timeout(TELL_AFTER, store.wait_until_ready()).await.is_err() {
+        while tokio::time::timeout(TELL_AFTER, store.wait_until_ready())
+            .await
+            .is_err()
+        {
             tracing::warn!(
                 "waiting for the list of ChartGrants: their type has to exist, and core-provider has to be allowed to read them"
             );
@@ -92,7 +95,7 @@ mod tests {
             };
             rbac.rules = rules.iter().map(rule).collect();
             rbac.bindings = bindings.iter().map(binding).collect();
-            let objects = bundle::bundle(&target, &tests::platform(), &Templates::default()).unwrap();
+            let objects = bundle::bundle(&target, &tests::platform(), &Templates::compiled_in()).unwrap();
             let policies = objects.into_iter().map(|object| object.body);
             policies
                 .filter(|body| body["kind"] == "ValidatingAdmissionPolicy")
@@ -102,11 +105,17 @@ mod tests {
         let without = specs(&[], &[]);
         assert_eq!(without.len(), 3, "no chart may bring roles");
         let grants = without.last().unwrap();
-        assert!(grants.contains(r#""name":"grantedRules""#) && grants.contains(r#""expression":"[]""#), "{grants}");
+        assert!(
+            grants.contains(r#""name":"grantedRules""#) && grants.contains(r#""expression":"[]""#),
+            "{grants}"
+        );
         let with = specs(&["get", "list"], &["a", "<release>-b"]);
         assert_eq!(with.len(), 5);
         let grants = with.last().unwrap().replace('\\', "");
-        assert!(grants.contains(r#"},{"verbs":["list"],"apiGroups":[]"#), "{grants}");
+        assert!(
+            grants.contains(r#"},{"verbs":["list"],"apiGroups":[]"#),
+            "{grants}"
+        );
         for policy in &with[2..] {
             let listed = r#"[{"binding":["RoleBinding","<namespace>","<release>-b","ClusterRole","view"],"subjects":["Group//ops"]},{"#;
             assert!(policy.replace('\\', "").contains(listed), "{policy}");

@@ -25,7 +25,8 @@ async fn keep_one(wanted: CustomResourceDefinition, newest: u32, cluster: &Clust
     while let Err(error) = renew(&wanted, newest, cluster).await {
         tracing::warn!(
             error = chain(&error),
-            "could not update the CRD of {}", wanted.spec.names.kind
+            "could not update the CRD of {}",
+            wanted.spec.names.kind
         );
         if !error.is_transient() && !error.is_conflict() && !error.is_forbidden() {
             return;
@@ -44,10 +45,7 @@ async fn renew(
     let id =
         ObjectId::of::<CustomResourceDefinition>(None, wanted.metadata.name.as_deref().unwrap_or_default())?;
     let live = cluster.get_metadata(&id).await?;
-    if live
-        .as_ref()
-        .is_some_and(|live| edition(live) >= newest)
-    {
+    if live.as_ref().is_some_and(|live| edition(live) >= newest) {
         return Ok(());
     }
     let kind = &wanted.spec.names.kind;
@@ -102,14 +100,21 @@ mod tests {
                 200,
                 json!({}),
             );
-            renew(&api::definition::crd(), api::definition::EDITION, &script.cluster()).await.unwrap();
+            renew(
+                &api::definition::crd(),
+                api::definition::EDITION,
+                &script.cluster(),
+            )
+            .await
+            .unwrap();
             script.finish();
         }
     }
 
     #[tokio::test]
     async fn a_type_that_an_earlier_chart_did_not_have_is_created() {
-        const GRANT: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/chartgrants.kco.krateo.io";
+        const GRANT: &str =
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/chartgrants.kco.krateo.io";
         let script = Script::new("missing").absent(GRANT).on(
             Method::PATCH,
             &format!("{GRANT}?fieldManager=core-provider&fieldValidation=Strict&force=true"),
@@ -117,7 +122,9 @@ mod tests {
             200,
             json!({}),
         );
-        renew(&api::grant::crd(), api::grant::EDITION, &script.cluster()).await.unwrap();
+        renew(&api::grant::crd(), api::grant::EDITION, &script.cluster())
+            .await
+            .unwrap();
         script.finish();
     }
 
@@ -129,7 +136,13 @@ mod tests {
             "mine".to_owned(),
         ] {
             let script = Script::new("not older").get(DEFINITION, live(Some(&edition)));
-            renew(&api::definition::crd(), api::definition::EDITION, &script.cluster()).await.unwrap();
+            renew(
+                &api::definition::crd(),
+                api::definition::EDITION,
+                &script.cluster(),
+            )
+            .await
+            .unwrap();
             script.finish();
         }
     }
@@ -140,7 +153,12 @@ mod tests {
             .get(DEFINITION, live(None))
             .refuse(Method::PATCH, DEFINITION, 409, "Conflict", "modified")
             .get(DEFINITION, live(Some("99")));
-        keep_one(api::definition::crd(), api::definition::EDITION, &script.cluster()).await;
+        keep_one(
+            api::definition::crd(),
+            api::definition::EDITION,
+            &script.cluster(),
+        )
+        .await;
         script.finish();
     }
 }

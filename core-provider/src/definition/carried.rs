@@ -57,6 +57,7 @@ pub(super) async fn bound(
 ) -> Result<ChartBound, Error> {
     let (namespace, name) = (definition.namespace().unwrap_or_default(), definition.name_any());
     let word = Word {
+        plural: &source.names.plural,
         annotations: definition.annotations(),
         granted: Some((&namespace, &name, &definition.spec.chart)),
     };
@@ -218,6 +219,7 @@ async fn add(
         ..definition.spec.chart.clone()
     };
     let word = Word {
+        plural: &names.plural,
         annotations,
         granted: is_own.then_some((&*namespace, &*name, &written)),
     };

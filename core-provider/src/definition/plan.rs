@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api::definition::Breaker;
+use api::definition::{BoundStatus, Breaker};
 use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
 use api::{CompositionDefinition, annotations, finalizers, labels};
 use cluster::{Access, ObjectId, ResourceId};
@@ -127,6 +127,12 @@ pub(crate) enum Blocked {
         plural: String,
     },
     #[error(
+        "version {version} of the chart needs consent to more than the one before, which stays in force: {}: an admin can \
+         allow it by a ChartGrant, which kco audit-rbac CHART --grant prints",
+        listed(needs)
+    )]
+    NeedsGrant { version: String, needs: Vec<String> },
+    #[error(
         "custom resource definition {name} exists and belongs to {owner}, which may change or delete it, with all \
          compositions: remove it there, or rename the chart"
     )]
@@ -146,6 +152,17 @@ pub(crate) enum Blocked {
         breakers.len(), first(breakers), annotations::ACCEPT_BREAKING
     )]
     Incompatible { version: String, breakers: Vec<Breaker> },
+}
+
+/// The most needs that a message names.
+const NAMED: usize = 10;
+
+fn listed(needs: &[String]) -> String {
+    let named = needs.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match needs.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 fn first(breakers: &[Breaker]) -> String {
@@ -579,6 +596,20 @@ fn may_be_carried_out(
             owner,
         });
     }
+    // Before the first version nothing is in force that could stay. An installer of other charts is written by an admin,
+    // version by version, and its chart contains much that its compositions never render.
+    let is_installer = definition
+        .annotations()
+        .contains_key(annotations::ALLOWED_DEFINITIONS);
+    if serves && !is_installer && !is_in_type(active) {
+        let needs = new_needs(definition, &active.bound);
+        if !needs.is_empty() {
+            return Err(Blocked::NeedsGrant {
+                version: version.to_string(),
+                needs,
+            });
+        }
+    }
     if let Some((kind, count)) = leftovers.stranded {
         return Err(Blocked::AnotherKind {
             chart: chart.to_owned(),
@@ -595,6 +626,22 @@ fn may_be_carried_out(
         });
     }
     Ok(())
+}
+
+/// What the chart needs and nobody consents to, and what the version in force does not need. Before needs were noted,
+/// all kinds of a chart were allowed.
+fn new_needs(definition: &CompositionDefinition, bound: &BoundStatus) -> Vec<String> {
+    let status = definition.status.as_ref();
+    let before = status.and_then(|status| status.bound.as_ref());
+    let is_known = |need: &&String| {
+        before.is_some_and(|before| before.needs.contains(need) || before.kinds.contains(need))
+    };
+    bound
+        .needs
+        .iter()
+        .filter(|need| !is_known(need))
+        .cloned()
+        .collect()
 }
 
 /// The release that a type belongs to, by its marks: that of a composition, or of Helm. Types that core-provider makes
@@ -718,7 +765,6 @@ fn is_held(definition: &CompositionDefinition) -> bool {
 #[cfg(test)]
 mod tests {
     use api::COMPOSITION_GROUP;
-    use api::definition::BoundStatus;
     use cluster::ResourceId;
     use k8s_openapi::api::core::v1::ConfigMap;
     use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -943,6 +989,51 @@ mod tests {
         });
         let observed = Observed::Active(Box::new(found(id, None)));
         assert!(plan(&serving, &observed).is_ok());
+    }
+
+    #[test]
+    fn a_version_that_needs_more_consent_is_not_used() {
+        let new = |needs: &[&str], before: Option<&[&str]>, kinds: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            let mut active = running();
+            active.live = Some(crd(&source("1.0.0")));
+            active.bound.needs = texts(needs);
+            let mut definition = definition();
+            definition.status = before.map(|before| api::CompositionDefinitionStatus {
+                resource: Some("webs".into()),
+                bound: Some(BoundStatus {
+                    needs: texts(before),
+                    kinds: texts(kinds),
+                    ..BoundStatus::default()
+                }),
+                ..api::CompositionDefinitionStatus::default()
+            });
+            plan(&definition, &Observed::Active(Box::new(active)))
+                .err()
+                .map(|blocked| blocked.to_string())
+                .unwrap_or_default()
+        };
+        let nodes = new(&["nodes", "get /pods"], Some(&["get /pods"]), &[]);
+        assert!(
+            nodes.contains("version v1-1-0") && nodes.contains(": nodes: an admin"),
+            "{nodes}"
+        );
+        assert_eq!(
+            new(&["nodes"], Some(&["nodes"]), &[]),
+            "",
+            "the version before needs it, too"
+        );
+        assert_eq!(
+            new(&["nodes"], Some(&[]), &["nodes"]),
+            "",
+            "from before needs were noted"
+        );
+        assert_eq!(
+            new(&["nodes"], None, &[]),
+            "",
+            "the first version holds compositions instead"
+        );
+        assert_eq!(new(&[], Some(&[]), &[]), "");
     }
 
     #[test]

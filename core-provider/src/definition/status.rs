@@ -389,6 +389,7 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
                 Error::Plan(
                     Blocked::Taken { .. } | Blocked::KindTaken { .. } | Blocked::TypeOfOthers { .. },
                 ) => reason::CONFLICT,
+                Error::Plan(Blocked::NeedsGrant { .. }) => reason::NEEDS_GRANT,
                 Error::Plan(Blocked::Incompatible { .. } | Blocked::AnotherKind { .. }) => {
                     reason::INCOMPATIBLE
                 }

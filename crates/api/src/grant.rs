@@ -52,7 +52,10 @@ pub struct ChartGrantSpec {
     /// Labels by which roles of the chart may be aggregated to others, such as
     /// `rbac.authorization.k8s.io/aggregate-to-view`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 317), regex(pattern = "^[a-zA-Z0-9./_-]+$")))]
+    #[schemars(
+        length(max = 16),
+        inner(length(max = 317), regex(pattern = "^[a-zA-Z0-9./_-]+$"))
+    )]
     pub aggregation_labels: Vec<String>,
     /// The chart's own bindings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,7 +67,10 @@ pub struct ChartGrantSpec {
     pub namespaces: Vec<GrantedNamespace>,
     /// What templates may look up, as in the annotation `krateo.io/allowed-lookups`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 512), regex(pattern = "^[a-z0-9./@-]+$")))]
+    #[schemars(
+        length(max = 64),
+        inner(length(max = 512), regex(pattern = "^[a-z0-9./@-]+$"))
+    )]
     pub lookups: Vec<String>,
     /// Definitions that releases may bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -80,7 +86,10 @@ pub struct DefinitionRef {
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: String,
     /// Its name.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
     pub name: String,
 }
 
@@ -149,23 +158,38 @@ pub enum Origin {
 #[x_kube(validation = Rule::new("has(self.resources) && size(self.resources) > 0 || has(self.nonResourceURLs) && size(self.nonResourceURLs) > 0").message("a rule needs resources or nonResourceURLs"))]
 pub struct GrantedRule {
     /// Verbs.
-    #[schemars(length(min = 1, max = 16), inner(length(max = 63), regex(pattern = "^([a-z]+|\\*)$")))]
+    #[schemars(
+        length(min = 1, max = 16),
+        inner(length(max = 63), regex(pattern = "^([a-z]+|\\*)$"))
+    )]
     pub verbs: Vec<String>,
     /// API groups; the core group is the empty text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 253), regex(pattern = "^([a-z0-9.-]*|\\*)$")))]
+    #[schemars(
+        length(max = 16),
+        inner(length(max = 253), regex(pattern = "^([a-z0-9.-]*|\\*)$"))
+    )]
     pub api_groups: Vec<String>,
     /// Resources, with subresources as in `pods/log`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 253), regex(pattern = "^[a-z0-9*./-]+$")))]
+    #[schemars(
+        length(max = 64),
+        inner(length(max = 253), regex(pattern = "^[a-z0-9*./-]+$"))
+    )]
     pub resources: Vec<String>,
     /// Names of objects; without any, the rule may be for all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 253), regex(pattern = "^[A-Za-z0-9<>.:/_-]+$")))]
+    #[schemars(
+        length(max = 64),
+        inner(length(max = 253), regex(pattern = "^[A-Za-z0-9<>.:/_-]+$"))
+    )]
     pub resource_names: Vec<String>,
     /// Paths of the API server that are no resources.
     #[serde(default, rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 253), regex(pattern = "^[A-Za-z0-9*./_-]+$")))]
+    #[schemars(
+        length(max = 16),
+        inner(length(max = 253), regex(pattern = "^[A-Za-z0-9*./_-]+$"))
+    )]
     pub non_resource_urls: Vec<String>,
 }
 

@@ -19,8 +19,8 @@ pub mod policy;
 pub mod release_key;
 
 pub use composition::{Composition, CompositionStatus};
-pub use grant::{ChartGrant, ChartGrantSpec};
 pub use definition::{CompositionDefinition, CompositionDefinitionSpec, CompositionDefinitionStatus};
+pub use grant::{ChartGrant, ChartGrantSpec};
 
 /// API group of the types that are generated from charts.
 pub const COMPOSITION_GROUP: &str = "composition.krateo.io";

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::allowed_definitions::{AllowedDefinition, is_exact};
 use crate::group_resource::GroupResource;
 use crate::lookups::Allowance;
+use crate::scan;
 
 /// Stands for the composition's namespace, in the form in which bindings are kept.
 pub const HOME: &str = "<namespace>";
@@ -105,6 +106,17 @@ impl Rule {
         }
     }
 
+    /// A rule of a role in a chart.
+    pub(crate) fn of_scan(rule: &scan::Rule) -> Self {
+        Self {
+            verbs: rule.verbs.clone(),
+            api_groups: rule.groups.clone(),
+            resources: rule.resources.clone(),
+            resource_names: rule.names.iter().flatten().map(ToString::to_string).collect(),
+            non_resource_urls: rule.urls.clone(),
+        }
+    }
+
     /// True when this rule of a role of a release, whose name and namespace are given, lies wholly in the `granted` one.
     /// The policies of a controller decide the same.
     pub fn is_within(&self, granted: &Self, release: &str, home: &str) -> bool {
@@ -137,6 +149,29 @@ impl Binding {
     pub fn namespace(&self) -> Option<&str> {
         let namespace = self.binding[1].as_str();
         (!namespace.is_empty() && namespace != HOME).then_some(namespace)
+    }
+
+    /// A binding in a chart.
+    pub(crate) fn of_scan(binding: &scan::Binding) -> Self {
+        let text = |name: &scan::Name| name.to_string();
+        let namespace = binding.namespace.as_ref().map(text).unwrap_or_default();
+        let role = &binding.role;
+        let subject = |subject: &scan::Subject| {
+            let kind = text(&subject.kind);
+            let home = if kind == "ServiceAccount" { HOME } else { "" };
+            let namespace = subject.namespace.as_ref().map_or_else(|| home.to_owned(), text);
+            format!("{kind}/{namespace}/{}", subject.name)
+        };
+        Self {
+            binding: [
+                binding.kind().to_owned(),
+                namespace,
+                text(&binding.name),
+                text(&role.kind),
+                text(&role.name),
+            ],
+            subjects: binding.subjects.iter().map(subject).collect(),
+        }
     }
 
     fn of(granted: &GrantedBinding) -> Self {
@@ -237,7 +272,10 @@ impl Consent {
             self.void.insert(format!("ChartGrant {name}: {what}"));
         };
         for binding in &grant.spec.bindings {
-            let everybody = binding.subjects.iter().find(|subject| subject.name.starts_with("system:"));
+            let everybody = binding
+                .subjects
+                .iter()
+                .find(|subject| subject.name.starts_with("system:"));
             match everybody {
                 Some(subject) => void(format!(
                     "binding {} does not count: {} stands for many or for programs of Kubernetes",
@@ -249,7 +287,9 @@ impl Consent {
             }
         }
         self.rbac.rules.extend(grant.spec.rules.iter().map(Rule::of));
-        self.rbac.labels.extend(grant.spec.aggregation_labels.iter().cloned());
+        self.rbac
+            .labels
+            .extend(grant.spec.aggregation_labels.iter().cloned());
         self.kinds.extend(grant.spec.kinds.iter().cloned());
         for place in &grant.spec.namespaces {
             let Some(kind) = &place.kind else {
@@ -344,7 +384,8 @@ fn is_chart(granted: &GrantedChart, to: Applicant<'_>) -> bool {
     } = granted;
     let source = to.source;
     let is_set = |flag: Option<bool>| flag.unwrap_or_default();
-    let is_source = *url == source.url && repo.as_deref().unwrap_or("") == source.repo.as_deref().unwrap_or("");
+    let is_source =
+        *url == source.url && repo.as_deref().unwrap_or("") == source.repo.as_deref().unwrap_or("");
     let is_version = versions.iter().any(|wanted| {
         // A range would also match other builds of an exact version.
         wanted == to.version

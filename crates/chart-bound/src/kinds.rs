@@ -113,7 +113,7 @@ pub fn is_ruling(kind: &GroupResource) -> bool {
 
 /// True for the name of a custom resource definition that only core-provider or the chart of the platform writes:
 /// those of types that charts become, of their definitions, and of the consent to them.
-pub fn is_reserved(definition: &str) -> bool {
+pub(crate) fn is_reserved(definition: &str) -> bool {
     let group = definition.split_once('.').map_or("", |(_, group)| group);
     RESERVED_GROUPS.contains(&group)
 }

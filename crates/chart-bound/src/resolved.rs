@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use api::annotations;
-use api::grant::{GrantedKind, Origin};
+use api::grant::{GrantedKind, Origin, RELEASE};
 
 use crate::allowed::{Allowed, is_protected};
 use crate::allowed_definitions::AllowedDefinition;
 use crate::bound::{Bound, RBAC};
+use crate::grant::{Binding, HOME, Rule};
 use crate::group_resource::GroupResource;
-use crate::kinds::{Kinds, ResourceMapping, guess, is_ruling, unserved_plural};
-use crate::scan::{Kind, Reads, Scan};
+use crate::kinds::{Kinds, ResourceMapping, guess, is_namespaces, is_ruling, unserved_plural};
+use crate::scan::{self, Kind, Reads, Scan};
 
 /// A bound, and notes about how it was computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Resolved {
     pub closed: BTreeSet<String>,
     /// Entries of grants that do not count, and why.
     pub void: BTreeSet<String>,
+    /// What the scan finds and what nobody consents to: kinds whose objects rule over others, rules and bindings.
+    pub needs: BTreeSet<String>,
 }
 
 impl Resolved {
@@ -47,6 +50,7 @@ impl Resolved {
                 allowed.all_kinds || !is_ruling(pair)
             }
         };
+        let found: BTreeSet<GroupResource> = bound.namespaced.union(&bound.cluster).cloned().collect();
         bound.namespaced.retain(is_open);
         bound.cluster.retain(is_open);
         bound.chart_rbac = allowed.chart_rbac;
@@ -85,9 +89,8 @@ impl Resolved {
             resolved.add_granted(granted, scan, kinds);
         }
         let bound = &mut resolved.bound;
-        let is_ours = |name: &&String| {
-            !is_protected(name, krateo_namespace) && !allowed.closed.contains(*name)
-        };
+        let is_ours =
+            |name: &&String| !is_protected(name, krateo_namespace) && !allowed.closed.contains(*name);
         let created = scan.created_namespaces.iter().filter(is_ours);
         bound.created_namespaces = created.cloned().collect();
         bound.rbac.clone_from(&allowed.rbac);
@@ -108,13 +111,12 @@ impl Resolved {
         bound.namespaces.extend(open.into_iter().cloned());
         // No controller consents.
         let is_no_consent = |pair: &GroupResource| pair.group != api::GRANT_GROUP;
-        for kinds in [
-            &mut bound.namespaced,
-            &mut bound.cluster,
-            &mut bound.from_values,
-        ] {
+        for kinds in [&mut bound.namespaced, &mut bound.cluster, &mut bound.from_values] {
             kinds.retain(is_no_consent);
         }
+        resolved.needs = needed_kinds(bound, &found)
+            .chain(needed_rbac(bound, scan))
+            .collect();
         resolved.closed = closed
             .into_iter()
             .map(|name| format!("namespace {name} stays closed: the platform closes it to all definitions"))
@@ -207,4 +209,37 @@ impl Resolved {
         known.one |= reads.one;
         known.all |= reads.all;
     }
+}
+
+/// The kinds of a scan that need consent and do not have it. Roles and bindings are told one by one.
+fn needed_kinds(bound: &Bound, found: &BTreeSet<GroupResource>) -> impl Iterator<Item = String> {
+    let is_needed = |kind: &&GroupResource| {
+        is_ruling(kind)
+            && kind.group != RBAC
+            && !bound.cluster.contains(*kind)
+            && !bound.namespaced.contains(*kind)
+            && !(is_namespaces(kind) && !bound.created_namespaces.is_empty())
+    };
+    found.iter().filter(is_needed).map(GroupResource::to_string)
+}
+
+/// The rules and bindings of a scan that need consent and do not have it.
+fn needed_rbac(bound: &Bound, scan: &Scan) -> impl Iterator<Item = String> {
+    let is_granted = |rule: &scan::Rule| {
+        let rule = Rule::of_scan(rule);
+        let mut granted = bound.rbac.rules.iter();
+        granted.any(|granted| rule.is_within(granted, RELEASE, HOME))
+    };
+    let rules = scan.role_rules.union(&scan.cluster_role_rules);
+    let lines = rules.filter(move |rule| !is_granted(rule)).flat_map(|rule| {
+        let urls = rule.urls.iter().cloned();
+        rule.lines().into_iter().chain(urls)
+    });
+    // The annotation is a consent to everything that the scan finds, except a `*`, and URLs.
+    let lines = lines.filter(|line| !bound.chart_rbac || line.contains('*') || line.starts_with('/'));
+    let bindings = scan
+        .bindings
+        .iter()
+        .filter(|binding| !bound.chart_rbac && !bound.rbac.bindings.contains(&Binding::of_scan(binding)));
+    lines.chain(bindings.map(|binding| format!("{} {}", binding.kind(), binding.name)))
 }

@@ -235,7 +235,10 @@ fn is_inborn(resource: &Resource, verb: Verb) -> bool {
 /// True when existing grants give all that is needed for this object: the release has it, or may have it, already.
 pub fn is_granted(granted: &[Grant], needed: &Resource) -> bool {
     let mut all: Vec<&[PolicyRule]> = Vec::new();
-    for grant in granted.iter().filter(|grant| grant.namespace() == needed.namespace) {
+    for grant in granted
+        .iter()
+        .filter(|grant| grant.namespace() == needed.namespace)
+    {
         all.extend(match grant {
             Grant::Namespaced(role, _) => role.rules.as_deref(),
             Grant::Cluster(role, _) => role.rules.as_deref(),
@@ -763,7 +766,8 @@ mod tests {
             namespace: "krateo".into(),
             name: "webs".into(),
         };
-        let granted = Permissions::of_resources(&[hook("a", &MANAGE)]).grants("r", &account, &BTreeMap::new());
+        let granted =
+            Permissions::of_resources(&[hook("a", &MANAGE)]).grants("r", &account, &BTreeMap::new());
         let check = |needed: Resource, expected: bool| {
             assert_eq!(is_granted(&granted, &needed), expected, "{needed:?}");
         };

@@ -103,7 +103,10 @@ fn versions_are_exact_or_ranges() {
     assert!(of(&["^1.2"], "1.9.0"));
     assert!(!of(&["^1.2"], "2.0.0"));
     assert!(!of(&["^1.2"], "1.3.0-rc.1"), "a range without pre-releases");
-    assert!(!of(&["1.2.3"], "1.2.3+other"), "another build of an exact version");
+    assert!(
+        !of(&["1.2.3"], "1.2.3+other"),
+        "another build of an exact version"
+    );
     assert!(!of(&["latest"], "1.2.3"));
 }
 
@@ -155,7 +158,10 @@ fn without_a_digest_the_definition_must_not_weaken_how_the_chart_is_fetched() {
         assert!(counts(&pinned, weakened));
     }
     assert!(counts(&grant(|spec| spec.chart.plain_http = Some(true)), &plain));
-    assert!(!counts(&grant(|spec| spec.chart.plain_http = Some(true)), &trusting));
+    assert!(!counts(
+        &grant(|spec| spec.chart.plain_http = Some(true)),
+        &trusting
+    ));
 }
 
 fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
@@ -171,22 +177,35 @@ fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> 
 
 #[test]
 fn a_rule_is_covered_by_one_entry_or_by_none() {
-    let covers = |granted: &[Rule], wanted: &Rule| granted.iter().any(|one| wanted.is_within(one, "shop", "team"));
+    let covers =
+        |granted: &[Rule], wanted: &Rule| granted.iter().any(|one| wanted.is_within(one, "shop", "team"));
     let read = rule(&["get", "list"], &[""], &["pods"], &[]);
     let write = rule(&["patch"], &[""], &["pods"], &[]);
-    assert!(covers(std::slice::from_ref(&read), &rule(&["get"], &[""], &["pods"], &["a"])));
+    assert!(covers(
+        std::slice::from_ref(&read),
+        &rule(&["get"], &[""], &["pods"], &["a"])
+    ));
     assert!(
         !covers(&[read, write], &rule(&["get", "patch"], &[""], &["pods"], &[])),
         "entries are not combined"
     );
     let one = rule(&["get"], &[""], &["secrets"], &["<release>-ca", "b"]);
-    assert!(covers(std::slice::from_ref(&one), &rule(&["get"], &[""], &["secrets"], &["shop-ca"])));
+    assert!(covers(
+        std::slice::from_ref(&one),
+        &rule(&["get"], &[""], &["secrets"], &["shop-ca"])
+    ));
     for names in [&["other-ca"][..], &["shop-ca", "c"], &[], &["<release>-ca"]] {
-        assert!(!covers(std::slice::from_ref(&one), &rule(&["get"], &[""], &["secrets"], names)));
+        assert!(!covers(
+            std::slice::from_ref(&one),
+            &rule(&["get"], &[""], &["secrets"], names)
+        ));
     }
     let all = rule(&["*"], &["*"], &["*"], &[]);
     assert!(covers(std::slice::from_ref(&all), &all));
-    assert!(!covers(&[all], &rule(&["get"], &[""], &["pods"], &[])), "a * is a text as any other");
+    assert!(
+        !covers(&[all], &rule(&["get"], &[""], &["pods"], &[])),
+        "a * is a text as any other"
+    );
     let urls = Rule {
         non_resource_urls: set(["/metrics"]),
         ..rule(&["get"], &[], &[], &[])
@@ -234,28 +253,46 @@ fn a_binding_for_everybody_never_counts() {
         let consent = consent(|spec| spec.bindings = vec![binding(subject)]);
         assert!(consent.rbac.is_empty());
         let void = consent.void.first().unwrap();
-        assert!(void.contains(subject) && void.contains("ChartGrant web"), "{void}");
+        assert!(
+            void.contains(subject) && void.contains("ChartGrant web"),
+            "{void}"
+        );
     }
     let consent = consent(|spec| spec.bindings = vec![binding("ops")]);
     let granted = consent.rbac.bindings.first().unwrap();
     assert_eq!(
         granted.binding,
-        ["RoleBinding", "<namespace>", "<release>-view", "ClusterRole", "view"]
+        [
+            "RoleBinding",
+            "<namespace>",
+            "<release>-view",
+            "ClusterRole",
+            "view"
+        ]
     );
-    assert_eq!(granted.subjects, set(["Group//ops", "ServiceAccount/<namespace>/web"]));
+    assert_eq!(
+        granted.subjects,
+        set(["Group//ops", "ServiceAccount/<namespace>/web"])
+    );
     assert_eq!(granted.namespace(), None);
 }
 
 #[test]
 fn rules_that_do_not_fit_a_policy_do_not_count_in_part() {
-    let names: Vec<String> = (0..64).map(|number| format!("{number}-{}", "x".repeat(200))).collect();
+    let names: Vec<String> = (0..64)
+        .map(|number| format!("{number}-{}", "x".repeat(200)))
+        .collect();
     let rule = |verb: &str| GrantedRule {
         verbs: texts([verb]),
         resource_names: names.clone(),
         ..GrantedRule::default()
     };
     let consent = consent(|spec| spec.rules = ["get", "list", "watch"].map(rule).into());
-    assert!(consent.rbac.is_empty() && consent.void.len() == 1, "{:?}", consent.void);
+    assert!(
+        consent.rbac.is_empty() && consent.void.len() == 1,
+        "{:?}",
+        consent.void
+    );
 }
 
 /// The bound of a chart that has these kinds.
@@ -303,7 +340,9 @@ fn a_ruling_kind_needs_a_grant_or_the_annotation() {
     assert!(
         told.contains("ChartGrant")
             && told.contains("kco audit-rbac CHART --grant")
-            && told.contains("krateo.io/allowed-kinds: admissionregistration.k8s.io/mutatingwebhookconfigurations"),
+            && told.contains(
+                "krateo.io/allowed-kinds: admissionregistration.k8s.io/mutatingwebhookconfigurations"
+            ),
         "{told}"
     );
     let granted = bound(&[WEBHOOKS], &[], kinds(Origin::Chart));
@@ -347,11 +386,22 @@ fn every_kind_of_admission_is_ruling_and_none_that_serves_one_namespace() {
 #[test]
 fn roles_of_the_cluster_come_with_the_annotation_or_with_their_rules() {
     let role = ("rbac.authorization.k8s.io/v1", "ClusterRole");
-    let needed = Resource::new("rbac.authorization.k8s.io", "v1", "clusterroles", "", "a", &[Verb::Patch]);
+    let needed = Resource::new(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "clusterroles",
+        "",
+        "a",
+        &[Verb::Patch],
+    );
     let outside = |bound: &Bound| bound.outside("team", std::slice::from_ref(&needed));
     let refused = outside(&bound(&[role], &[], Consent::default()));
     assert!(matches!(refused, Some(Outside::Rbac { .. })), "{refused:?}");
-    let annotated = bound(&[role], &[("krateo.io/allow-chart-rbac", "true")], Consent::default());
+    let annotated = bound(
+        &[role],
+        &[("krateo.io/allow-chart-rbac", "true")],
+        Consent::default(),
+    );
     assert_eq!(outside(&annotated), None);
     let with_rules = consent(|spec| {
         spec.rules = vec![GrantedRule {
@@ -371,11 +421,21 @@ fn no_release_consents_or_defines_the_types_of_the_platform() {
     let grants = ("kco.krateo.io/v1alpha1", "ChartGrant");
     let bound = bound(
         &[grants],
-        &[("krateo.io/allowed-kinds", "kco.krateo.io/chartgrants, apiextensions.k8s.io/customresourcedefinitions")],
+        &[(
+            "krateo.io/allowed-kinds",
+            "kco.krateo.io/chartgrants, apiextensions.k8s.io/customresourcedefinitions",
+        )],
         Consent::default(),
     );
-    let all = bound.namespaced.iter().chain(&bound.cluster).chain(&bound.from_values);
-    assert!(all.into_iter().all(|kind| kind.group != "kco.krateo.io"), "{bound:?}");
+    let all = bound
+        .namespaced
+        .iter()
+        .chain(&bound.cluster)
+        .chain(&bound.from_values);
+    assert!(
+        all.into_iter().all(|kind| kind.group != "kco.krateo.io"),
+        "{bound:?}"
+    );
     let definition = |name: &str| {
         let needed = Resource::new(
             "apiextensions.k8s.io",
@@ -395,7 +455,10 @@ fn no_release_consents_or_defines_the_types_of_the_platform() {
         "chartgrants.kco.krateo.io",
     ] {
         let refused = definition(name);
-        assert!(matches!(refused, Some(Outside::Reserved { .. })), "{name}: {refused:?}");
+        assert!(
+            matches!(refused, Some(Outside::Reserved { .. })),
+            "{name}: {refused:?}"
+        );
     }
 }
 
@@ -435,7 +498,11 @@ fn a_namespace_whose_name_the_chart_spells_out_may_be_created() {
         ..Allowed::default()
     };
     let bound = Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system").bound;
-    assert_eq!(bound.created_namespaces, set(["monitoring"]), "none that is protected or closed");
+    assert_eq!(
+        bound.created_namespaces,
+        set(["monitoring"]),
+        "none that is protected or closed"
+    );
     let outside = |name: &str| {
         let needed = Resource::new("", "v1", "namespaces", "", name, &[Verb::Patch]);
         bound.outside("team", &[needed])
@@ -466,7 +533,123 @@ fn what_is_granted_survives_the_config_map() {
     assert!(bound.has_rbac() && !bound.placed.is_empty() && !bound.from_values.is_empty());
     assert_eq!(Bound::of_data(&bound.data()), bound);
     let rules = &bound.data()["grantedRules"];
-    for field in ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"] {
-        assert!(rules.contains(&format!("\"{field}\":")), "policies read {field}: {rules}");
+    for field in [
+        "verbs",
+        "apiGroups",
+        "resources",
+        "resourceNames",
+        "nonResourceURLs",
+    ] {
+        assert!(
+            rules.contains(&format!("\"{field}\":")),
+            "policies read {field}: {rules}"
+        );
     }
+}
+
+#[test]
+fn what_a_scan_finds_and_nobody_allows_is_listed() {
+    use crate::scan::{Name, RoleRef, Subject};
+
+    let names = |texts: &[&str]| texts.iter().map(|text| Name::Known((*text).into())).collect();
+    let scan = Scan {
+        kinds: [
+            Kind {
+                api_version: WEBHOOKS.0.into(),
+                kind: WEBHOOKS.1.into(),
+            },
+            Kind {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+            },
+        ]
+        .into(),
+        role_rules: [
+            scan::Rule {
+                verbs: set(["get"]),
+                groups: set([""]),
+                resources: set(["secrets"]),
+                names: Some(names(&["<release>-ca"])),
+                ..scan::Rule::default()
+            },
+            scan::Rule {
+                verbs: set(["*"]),
+                groups: set([""]),
+                resources: set(["pods"]),
+                ..scan::Rule::default()
+            },
+        ]
+        .into(),
+        bindings: [scan::Binding {
+            name: Name::Known("<release>-view".into()),
+            namespace: Some(Name::Known("<namespace>".into())),
+            role: RoleRef {
+                kind: Name::Known("ClusterRole".into()),
+                name: Name::Known("view".into()),
+            },
+            subjects: [
+                Subject {
+                    kind: Name::Known("ServiceAccount".into()),
+                    name: Name::Known("web".into()),
+                    namespace: None,
+                },
+                Subject {
+                    kind: Name::Known("Group".into()),
+                    name: Name::Known("ops".into()),
+                    namespace: None,
+                },
+            ]
+            .into(),
+        }]
+        .into(),
+        ..Scan::default()
+    };
+    let needs = |annotations: &[(&str, &str)], consent: Consent| {
+        let annotations = annotations
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let allowed = Allowed::of(&annotations).unwrap().and(consent);
+        Vec::from_iter(Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system").needs)
+    };
+    let webhooks = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
+    assert_eq!(
+        needs(&[], Consent::default()),
+        [
+            "* /pods",
+            "RoleBinding <release>-view",
+            webhooks,
+            "get /secrets <release>-ca"
+        ]
+    );
+    let rbac = ("krateo.io/allow-chart-rbac", "true");
+    assert_eq!(needs(&[rbac], Consent::default()), ["* /pods", webhooks]);
+    assert_eq!(
+        needs(&[rbac, ("krateo.io/allowed-kinds", webhooks)], Consent::default()),
+        ["* /pods"]
+    );
+    let granted = consent(|spec| {
+        spec.bindings = vec![binding("ops")];
+        spec.rules = vec![
+            GrantedRule {
+                verbs: texts(["get"]),
+                api_groups: texts([""]),
+                resources: texts(["secrets"]),
+                resource_names: texts(["<release>-ca"]),
+                ..GrantedRule::default()
+            },
+            GrantedRule {
+                verbs: texts(["*"]),
+                api_groups: texts([""]),
+                resources: texts(["pods"]),
+                ..GrantedRule::default()
+            },
+        ];
+        spec.kinds = vec![GrantedKind {
+            group: "admissionregistration.k8s.io".into(),
+            kind: "MutatingWebhookConfiguration".into(),
+            from: Origin::Chart,
+        }];
+    });
+    assert_eq!(needs(&[], granted), [""; 0]);
 }

@@ -86,7 +86,12 @@ pub(super) fn of(chart: &Granted<'_>, scan: &Scan) -> Result<String> {
     }
     for (section, entries) in sections.iter().filter(|(_, entries)| !entries.is_empty()) {
         text += &format!("  {section}:\n");
-        for Entry { danger: _, why, value } in entries {
+        for Entry {
+            danger: _,
+            why,
+            value,
+        } in entries
+        {
             text += &format!("    # {why}\n");
             let yaml = helm::yaml::to_string(value).context("could not write YAML")?;
             for (number, line) in yaml.trim_end().lines().enumerate() {
@@ -147,7 +152,10 @@ fn of_kind(kind: &GroupResource) -> (Danger, &'static str) {
             Danger::Others,
             "makes namespaces and sets their labels, on which rules about pods and networks depend",
         ),
-        ("storage.k8s.io", _) => (Danger::Others, "decides how volumes of others are made and mounted"),
+        ("storage.k8s.io", _) => (
+            Danger::Others,
+            "decides how volumes of others are made and mounted",
+        ),
         ("node.k8s.io", _) => (Danger::Others, "decides with which runtime pods run"),
         _ => (
             Danger::Others,
@@ -195,22 +203,37 @@ fn of_rule(rule: &Rule) -> (Danger, &'static str) {
     let in_core = is(&rule.groups, &["", "*"]);
     let in_rbac = is(&rule.groups, &["rbac.authorization.k8s.io", "*"]);
     let reads = is(&rule.verbs, &["get", "list", "watch", "*"]);
-    let writes = is(&rule.verbs, &["create", "update", "patch", "delete", "deletecollection", "*"]);
+    let writes = is(
+        &rule.verbs,
+        &["create", "update", "patch", "delete", "deletecollection", "*"],
+    );
     let has = |kinds: &[&str]| is(&rule.resources, kinds) || rule.resources.contains("*");
     if is(&rule.resources, &["*"]) && is(&rule.verbs, &["*"]) && rule.groups.contains("*") {
-        (Danger::Cluster, "everything: whoever has the role controls the cluster")
+        (
+            Danger::Cluster,
+            "everything: whoever has the role controls the cluster",
+        )
     } else if is(&rule.verbs, &["escalate", "bind", "impersonate"])
         || (rule.verbs.contains("*") && (in_rbac && has(&["roles", "clusterroles"])))
         || (rule.verbs.contains("*") && in_core && has(&["serviceaccounts", "users", "groups"]))
         || (writes && in_core && has(&["serviceaccounts/token"]))
     {
-        (Danger::Cluster, "gives itself, or acts with, the rights of others")
+        (
+            Danger::Cluster,
+            "gives itself, or acts with, the rights of others",
+        )
     } else if writes && is(&rule.groups, &["kco.krateo.io"]) {
         (Danger::Cluster, "consents to what charts need, in your place")
     } else if writes && is(&rule.groups, &["admissionregistration.k8s.io"]) {
-        (Danger::Cluster, "sees, changes and refuses the writes of everybody in the cluster")
+        (
+            Danger::Cluster,
+            "sees, changes and refuses the writes of everybody in the cluster",
+        )
     } else if reads && in_core && has(&["secrets"]) && rule.names.is_none() {
-        (Danger::Others, "reads all Secrets where the role is bound, tokens and passwords of others included")
+        (
+            Danger::Others,
+            "reads all Secrets where the role is bound, tokens and passwords of others included",
+        )
     } else if is(&rule.verbs, &["*"]) || is(&rule.resources, &["*"]) || is(&rule.groups, &["*"]) {
         (Danger::Others, "a *: also what the cluster learns to serve later")
     } else if writes
@@ -225,7 +248,10 @@ fn of_rule(rule: &Rule) -> (Danger, &'static str) {
             "replicasets",
         ])
     {
-        (Danger::Others, "runs programs as any account of the namespaces where the role is bound")
+        (
+            Danger::Others,
+            "runs programs as any account of the namespaces where the role is bound",
+        )
     } else if writes {
         (Danger::Changes, "changes these objects where the role is bound")
     } else {
@@ -246,7 +272,10 @@ fn of_binding(binding: &Binding) -> Entry {
     } = binding;
     let own = |namespace: &Option<Name>| {
         let is_own = |name: &Name| matches!(name, Name::Known(name) if name == NAMESPACE);
-        namespace.as_ref().filter(|name| !is_own(name)).map(ToString::to_string)
+        namespace
+            .as_ref()
+            .filter(|name| !is_own(name))
+            .map(ToString::to_string)
     };
     let listed = subjects.iter().map(|subject| {
         let mut listed = json!({"kind": subject.kind.to_string(), "name": subject.name.to_string()});
@@ -280,7 +309,13 @@ fn of_binding(binding: &Binding) -> Entry {
     let parts = [name, &role.kind, &role.name].into_iter().chain(
         subjects
             .iter()
-            .flat_map(|subject| [Some(&subject.kind), Some(&subject.name), subject.namespace.as_ref()])
+            .flat_map(|subject| {
+                [
+                    Some(&subject.kind),
+                    Some(&subject.name),
+                    subject.namespace.as_ref(),
+                ]
+            })
             .flatten(),
     );
     if parts.chain(namespace).any(|name| *name == Name::Unknown) {
@@ -295,7 +330,9 @@ fn namespaces(scan: &Scan) -> Vec<Entry> {
     protected
         .map(|name| Entry {
             danger: Danger::Cluster,
-            why: format!("objects in {name}: a pod there can act as every account of Kubernetes that runs there"),
+            why: format!(
+                "objects in {name}: a pod there can act as every account of Kubernetes that runs there"
+            ),
             value: json!({"namespace": name}),
         })
         .collect()
@@ -377,9 +414,15 @@ mod tests {
             ..Scan::default()
         };
         let text = told(&scan);
-        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {text}"));
+        let at = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} is missing: {text}"))
+        };
         assert!(at("rules:") < at("kinds:"), "{text}");
-        assert!(at("acts with, the rights of others") < at("reads these objects"), "{text}");
+        assert!(
+            at("acts with, the rights of others") < at("reads these objects"),
+            "{text}"
+        );
         let object = helm::yaml::parse_typed(text.as_bytes()).unwrap();
         let grant: api::ChartGrant = serde_json::from_value(object).unwrap();
         let source = api::definition::ChartSource {
@@ -398,7 +441,11 @@ mod tests {
         );
         assert!(consent.void.is_empty(), "{:?}", consent.void);
         assert_eq!(
-            (consent.rbac.rules.len(), consent.rbac.bindings.len(), consent.kinds.len()),
+            (
+                consent.rbac.rules.len(),
+                consent.rbac.bindings.len(),
+                consent.kinds.len()
+            ),
             (2, 1, 1)
         );
     }

@@ -129,6 +129,7 @@ async fn rules(args: &Join, chart: Option<Chart>, target: &Cluster) -> Result<Ve
         guessed,
         closed: _,
         void: _,
+        needs: _,
     } = Resolved::new(&scan, &allowed, &served, &args.target.account_namespace);
     for line in guessed {
         warn(&line);
