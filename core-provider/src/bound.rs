@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::definition::{BoundStatus, ChartSource};
+use api::definition::{AllowedRoles, BoundStatus, ChartSource};
 use api::labels;
 use chart_bound::grant::Applicant;
 use chart_bound::lookups::Lookups;
@@ -75,6 +75,8 @@ pub(crate) struct Word<'w> {
     /// Plural resource name of the type.
     pub(crate) plural: &'w str,
     pub(crate) annotations: &'w BTreeMap<String, String>,
+    /// The roles that an annotation allowed so far; none for those of the chart.
+    pub(crate) roles: Option<&'w AllowedRoles>,
     /// The namespace, the name and `spec.chart` of the definition that grants have to name.
     pub(crate) granted: Option<(&'w str, &'w str, &'w ChartSource)>,
 }
@@ -121,10 +123,22 @@ impl Scans {
         allowed.namespaces.extend(everywhere(platform));
         allowed.closed.clone_from(&platform.closed_namespaces);
         let scan = self.of(chart).await?;
+        // Another version of this program may find more in the same chart.
+        let roles = word.roles.filter(|roles| roles.digest != chart.digest);
+        allowed.roles = roles.cloned();
         let served = ServedKinds(cluster.discovery().served(SERVED_AGE).await?);
         let mut resolved = Resolved::new(&scan, &allowed, &served, &platform.krateo_namespace);
         leave_existing(&mut resolved.bound, word.plural, cluster).await?;
-        let status = status(&scan, &resolved);
+        let mut status = status(&scan, &resolved);
+        if resolved.bound.chart_rbac {
+            let of_chart = || AllowedRoles {
+                version: chart.version.clone(),
+                digest: chart.digest.clone(),
+                rules: scan.rules.iter().cloned().collect(),
+                cluster_rules: scan.cluster_rules.iter().cloned().collect(),
+            };
+            status.allowed_roles = Some(roles.cloned().unwrap_or_else(of_chart));
+        }
         Ok(ChartBound { resolved, status })
     }
 
@@ -216,6 +230,7 @@ fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
             .kinds
             .iter()
             .any(|kind| kind.group() == "rbac.authorization.k8s.io"),
+        allowed_roles: None,
         // One that is not listed must not look like a new one later, so all are.
         needs: resolved.needs.iter().cloned().collect(),
     }

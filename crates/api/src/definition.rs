@@ -303,6 +303,26 @@ pub struct BoundStatus {
     /// more than the one in force is not used before a `ChartGrant` or an annotation allows it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
+    /// The roles that the annotation `krateo.io/allow-chart-rbac` allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_roles: Option<AllowedRoles>,
+}
+
+/// The roles that the annotation `krateo.io/allow-chart-rbac` allows: those of the version of the chart for which it was
+/// set. A newer version with other rules needs a `ChartGrant`, or the annotation to be removed and set again.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedRoles {
+    /// The version.
+    pub version: String,
+    /// Digest of its archive.
+    pub digest: String,
+    /// What its Roles allow: `verb group/resource`, with or without a name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
+    /// What its `ClusterRole`s allow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_rules: Vec<String>,
 }
 
 /// The generated type and its versions.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::annotations;
+use api::definition::AllowedRoles;
 use api::grant::GrantedKind;
 
 use crate::allowed_definitions::{self, AllowedDefinition, NotAllowable};
@@ -22,6 +23,8 @@ pub struct Allowed {
     pub lookups: BTreeSet<Allowance>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
+    /// The roles that this means; none for those of the very chart.
+    pub roles: Option<AllowedRoles>,
     /// Definitions that the chart may bring with annotations reserved to the admin, and the kinds generated from
     /// their charts.
     pub definitions: Vec<AllowedDefinition>,

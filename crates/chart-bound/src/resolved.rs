@@ -57,6 +57,12 @@ impl Resolved {
         if allowed.chart_rbac {
             bound.chart_rules.clone_from(&scan.rules);
             bound.chart_cluster_rules.clone_from(&scan.cluster_rules);
+            if let Some(roles) = &allowed.roles {
+                bound.chart_rules.retain(|line| roles.rules.contains(line));
+                bound
+                    .chart_cluster_rules
+                    .retain(|line| roles.cluster_rules.contains(line));
+            }
         }
         let (closed_lookups, lookups): (BTreeSet<_>, BTreeSet<_>) =
             allowed.lookups.iter().cloned().partition(|allowance| {
@@ -235,8 +241,12 @@ fn needed_rbac(bound: &Bound, scan: &Scan) -> impl Iterator<Item = String> {
         let urls = rule.urls.iter().cloned();
         rule.lines().into_iter().chain(urls)
     });
-    // The annotation is a consent to everything that the scan finds, except a `*`, and URLs.
-    let lines = lines.filter(|line| !bound.chart_rbac || line.contains('*') || line.starts_with('/'));
+    // The annotation is a consent to what the scan of one version finds, except a `*`, and URLs.
+    let is_allowed = |line: &String| {
+        let is_found = bound.chart_rules.contains(line) || bound.chart_cluster_rules.contains(line);
+        is_found && !line.contains('*')
+    };
+    let lines = lines.filter(move |line| !is_allowed(line));
     let bindings = scan
         .bindings
         .iter()

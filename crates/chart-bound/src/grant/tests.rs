@@ -564,6 +564,7 @@ fn what_a_scan_finds_and_nobody_allows_is_listed() {
             },
         ]
         .into(),
+        rules: set(["* /pods", "get /secrets <release>-ca"]),
         role_rules: [
             scan::Rule {
                 verbs: set(["get"]),
@@ -652,4 +653,42 @@ fn what_a_scan_finds_and_nobody_allows_is_listed() {
         }];
     });
     assert_eq!(needs(&[], granted), [""; 0]);
+}
+
+#[test]
+fn the_annotation_allows_the_roles_of_one_version() {
+    let rule = |verb: &str, resource: &str| scan::Rule {
+        verbs: set([verb]),
+        groups: set([""]),
+        resources: set([resource]),
+        ..scan::Rule::default()
+    };
+    let scanned = |rules: &[scan::Rule]| Scan {
+        rules: rules.iter().flat_map(scan::Rule::lines).collect(),
+        role_rules: rules.iter().cloned().collect(),
+        ..Scan::default()
+    };
+    let pods = rule("get", "pods");
+    let wider = scanned(&[pods.clone(), rule("get", "secrets")]);
+    let resolved = |roles: Option<&[&str]>| {
+        let allowed = Allowed {
+            chart_rbac: true,
+            roles: roles.map(|rules| api::definition::AllowedRoles {
+                rules: rules.iter().map(|line| (*line).to_owned()).collect(),
+                ..api::definition::AllowedRoles::default()
+            }),
+            ..Allowed::default()
+        };
+        let Resolved { bound, needs, .. } = Resolved::new(&wider, &allowed, &BuiltIn, "krateo-system");
+        (Vec::from_iter(bound.chart_rules), Vec::from_iter(needs))
+    };
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        resolved(None),
+        (texts(&["get /pods", "get /secrets"]), Vec::new())
+    );
+    assert_eq!(
+        resolved(Some(&["get /pods", "list /nodes"])),
+        (texts(&["get /pods"]), texts(&["get /secrets"]))
+    );
 }
