@@ -549,6 +549,7 @@ reference: ## Write docs/reference from the code: arguments of the programs, cus
 .PHONY: crds
 crds: ## Write the custom resource definitions of the charts from the code
 	cargo run --locked --quiet --package api --example crds compositiondefinitions > charts/core-provider/crds/compositiondefinitions.yaml
+	cargo run --locked --quiet --package api --example crds chartgrants > charts/core-provider/crds/chartgrants.yaml
 	cargo run --locked --quiet --package api --example crds joiningnodes > charts/join-service/crds/joiningnodes.yaml
 	for plural in tenants kryptondeployments; do \
 	    cargo run --locked --quiet --package api --example crds $$plural > charts/multicluster-operator/crds/$$plural.yaml || exit 1; \

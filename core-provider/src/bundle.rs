@@ -223,7 +223,7 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
             | Asset::ClusterRolesPolicyBinding
             | Asset::RolesPolicy
             | Asset::RolesPolicyBinding
-                if !target.bound.bound.chart_rbac => {}
+                if !target.bound.bound.has_rbac() => {}
             Asset::GrantsPolicy => {
                 let mut policy = labelled(object(asset, &render(asset, &variables, templates)?)?, target);
                 note_bound(&mut policy, &target.bound.bound);

@@ -1,5 +1,5 @@
-//! Updates the CRD of `CompositionDefinition` itself, which Helm creates at the first install and never changes: the
-//! leading core-provider replaces an older edition by its own.
+//! Updates the CRDs of our own types, which Helm creates at the first install and never changes: the leading
+//! core-provider replaces an older edition by its own, and creates what an earlier chart did not have.
 
 use std::time::Duration;
 
@@ -15,12 +15,18 @@ use crate::definition::FIELD_MANAGER;
 /// The pause after a failed update.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Updates the CRD if it is older than this program's, and retries until it succeeds.
+/// Updates the CRDs that are older than this program's, and retries until it succeeds.
 pub(crate) async fn keep(cluster: &Cluster) {
-    while let Err(error) = renew(cluster).await {
+    keep_one(api::grant::crd(), api::grant::EDITION, cluster).await;
+    keep_one(api::definition::crd(), api::definition::EDITION, cluster).await;
+}
+
+async fn keep_one(wanted: CustomResourceDefinition, newest: u32, cluster: &Cluster) {
+    while let Err(error) = renew(&wanted, newest, cluster).await {
         tracing::warn!(
             error = chain(&error),
-            "could not update the CRD of CompositionDefinition"
+            "could not update the CRD of {}",
+            wanted.spec.names.kind
         );
         if !error.is_transient() && !error.is_conflict() && !error.is_forbidden() {
             return;
@@ -31,17 +37,18 @@ pub(crate) async fn keep(cluster: &Cluster) {
 
 /// The same, once. A CRD of the same or a newer edition stays: an older core-provider may lead while a newer one is
 /// rolled out.
-async fn renew(cluster: &Cluster) -> Result<(), cluster::Error> {
-    let wanted = api::definition::crd();
+async fn renew(
+    wanted: &CustomResourceDefinition,
+    newest: u32,
+    cluster: &Cluster,
+) -> Result<(), cluster::Error> {
     let id =
         ObjectId::of::<CustomResourceDefinition>(None, wanted.metadata.name.as_deref().unwrap_or_default())?;
     let live = cluster.get_metadata(&id).await?;
-    if live
-        .as_ref()
-        .is_some_and(|live| edition(live) >= api::definition::EDITION)
-    {
+    if live.as_ref().is_some_and(|live| edition(live) >= newest) {
         return Ok(());
     }
+    let kind = &wanted.spec.names.kind;
     let mut wanted = json!(wanted);
     if let Some(version) = live.and_then(|live| live.metadata.resource_version) {
         wanted["metadata"]["resourceVersion"] = version.into();
@@ -49,10 +56,7 @@ async fn renew(cluster: &Cluster) -> Result<(), cluster::Error> {
     cluster
         .apply(&id, &wanted, &Apply::by(FIELD_MANAGER).force())
         .await?;
-    tracing::info!(
-        edition = api::definition::EDITION,
-        "updated the CRD of CompositionDefinition"
-    );
+    tracing::info!(edition = newest, "updated the CRD of {kind}");
     Ok(())
 }
 
@@ -96,9 +100,32 @@ mod tests {
                 200,
                 json!({}),
             );
-            renew(&script.cluster()).await.unwrap();
+            renew(
+                &api::definition::crd(),
+                api::definition::EDITION,
+                &script.cluster(),
+            )
+            .await
+            .unwrap();
             script.finish();
         }
+    }
+
+    #[tokio::test]
+    async fn a_type_that_an_earlier_chart_did_not_have_is_created() {
+        const GRANT: &str =
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/chartgrants.kco.krateo.io";
+        let script = Script::new("missing").absent(GRANT).on(
+            Method::PATCH,
+            &format!("{GRANT}?fieldManager=core-provider&fieldValidation=Strict&force=true"),
+            |sent| assert!(sent["metadata"]["resourceVersion"].is_null()),
+            200,
+            json!({}),
+        );
+        renew(&api::grant::crd(), api::grant::EDITION, &script.cluster())
+            .await
+            .unwrap();
+        script.finish();
     }
 
     #[tokio::test]
@@ -109,7 +136,13 @@ mod tests {
             "mine".to_owned(),
         ] {
             let script = Script::new("not older").get(DEFINITION, live(Some(&edition)));
-            renew(&script.cluster()).await.unwrap();
+            renew(
+                &api::definition::crd(),
+                api::definition::EDITION,
+                &script.cluster(),
+            )
+            .await
+            .unwrap();
             script.finish();
         }
     }
@@ -120,7 +153,12 @@ mod tests {
             .get(DEFINITION, live(None))
             .refuse(Method::PATCH, DEFINITION, 409, "Conflict", "modified")
             .get(DEFINITION, live(Some("99")));
-        keep(&script.cluster()).await;
+        keep_one(
+            api::definition::crd(),
+            api::definition::EDITION,
+            &script.cluster(),
+        )
+        .await;
         script.finish();
     }
 }

@@ -4,6 +4,7 @@ mod args;
 mod backlog;
 mod bound;
 mod bundle;
+mod chart_grants;
 mod definition;
 mod definition_type;
 mod grants;

@@ -37,6 +37,7 @@ use crate::args::{Args, CertificateSource};
 use crate::backlog::Backlog;
 use crate::bound::Scans;
 use crate::bundle::{Placement, Platform};
+use crate::chart_grants::{ChartGrants, Consents};
 use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, Waits, reconcile};
 use crate::definition_type;
 use crate::grants::secrets;
@@ -82,8 +83,8 @@ impl Args {
         let telemetry = Telemetry::new(process.metrics(), "provider_runtime", "compositiondefinitions")?;
         let prepared = self.prepare(&process, telemetry.clone()).await;
         telemetry.started(prepared.is_ok());
-        let (context, arrivals) = match prepared {
-            Ok((context, arrivals)) => (Arc::new(context), arrivals),
+        let (context, signals) = match prepared {
+            Ok((context, signals)) => (Arc::new(context), signals),
             Err(error) => {
                 process.finish(None).await;
                 return Err(error);
@@ -111,13 +112,13 @@ impl Args {
                 .run_until_cancelled(definition_type::keep(&cluster))
                 .await;
         });
-        self.serve(context, arrivals, &process, lost).await;
+        self.serve(context, signals, &process, lost).await;
         process.finish(leading).await;
         Ok(())
     }
 
     /// Starts to serve webhooks, and assembles what passes need.
-    async fn prepare(&self, process: &Process, telemetry: Telemetry) -> Result<(Context, Arrivals)> {
+    async fn prepare(&self, process: &Process, telemetry: Telemetry) -> Result<(Context, Signals)> {
         let charts = Charts::new(process.cluster().clone(), Limits::default())
             .with_fresh_for(self.poll_interval.0)
             .with_registry_config(self.charts.helm_registry_config_path.clone());
@@ -272,15 +273,22 @@ impl Args {
     async fn serve(
         &self,
         context: Arc<Context>,
-        arrivals: Arrivals,
+        signals: Signals,
         process: &Process,
         lost: CancellationToken,
     ) {
+        let Signals { arrivals, consents } = signals;
+        let known = context.scans.wait_until_known();
+        if process.shutdown().run_until_cancelled(known).await.is_none() {
+            return;
+        }
         let until = process.shutdown().cancelled_owned();
         let definitions = Api::<Item<CompositionDefinition>>::all(process.cluster().client());
         let (store, writer) = reflector::store();
         let (triggers, backlog) = (Triggers::of(&context, store.clone()), context.backlog.clone());
         let (seen, arrived) = (triggers.clone(), triggers.clone());
+        let granted = triggers.clone();
+        let consents = consents.inspect(move |definition| granted.changed(definition));
         let arrivals = arrivals.filter(move |definition| std::future::ready(arrived.takes_over(definition)));
         let definitions = readable(watcher(definitions, watcher::Config::default()))
             .reflect(writer)
@@ -293,6 +301,7 @@ impl Args {
                 changes(context.webhooks.bundle.clone()).inspect(move |()| triggers.all_fired()),
             )
             .reconcile_on(arrivals)
+            .reconcile_on(consents)
             .graceful_shutdown_on(until)
             .run(reconcile, retry, context)
             .for_each(|outcome| {
@@ -318,7 +327,7 @@ impl Args {
         charts: Arc<Charts>,
         webhooks: Registration,
         telemetry: Telemetry,
-    ) -> Result<(Context, Arrivals)> {
+    ) -> Result<(Context, Signals)> {
         let cluster = process.cluster().clone();
         let (namespaces, arrivals) = Namespaces::new(
             cluster.clone(),
@@ -328,6 +337,11 @@ impl Args {
         let backlog = Arc::new(Backlog::new(telemetry.queue()));
         let waiting = backlog.clone();
         telemetry.tell_depth(move || waiting.depth())?;
+        let (grants, kept, consents) = ChartGrants::watch(&cluster);
+        let shutdown = process.shutdown();
+        process.spawn(async move {
+            shutdown.run_until_cancelled(kept).await;
+        });
         let registration = webhook::of_labels(&self.service_account)?;
         let labelling = webhooks
             .is_called()
@@ -361,14 +375,20 @@ impl Args {
             settled: Arc::default(),
             placed: Placed::default(),
             sync: self.sync.0,
-            scans: Scans::default(),
+            scans: Scans::new(grants),
             namespaces,
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             poll_interval: self.poll_interval.0,
             cluster,
         };
-        Ok((context, arrivals))
+        Ok((context, Signals { arrivals, consents }))
     }
+}
+
+/// Reasons for passes other than watched objects.
+struct Signals {
+    arrivals: Arrivals,
+    consents: Consents,
 }
 
 /// The kinds of objects in bundles that are watched, which is all but Secrets.
@@ -432,6 +452,12 @@ impl Triggers {
 
     fn fired(&self, definition: &ObjectRef<CompositionDefinition>) {
         self.backlog.wants(definition, Duration::ZERO);
+    }
+
+    /// What the definition depends on has changed.
+    fn changed(&self, definition: &ObjectRef<CompositionDefinition>) {
+        self.settled.forget(definition);
+        self.fired(definition);
     }
 
     fn all_fired(&self) {

@@ -79,6 +79,7 @@ pub fn uninstall(site: &Site) -> Result<()> {
         "delete",
         "crd",
         "compositiondefinitions.core.krateo.io",
+        "chartgrants.kco.krateo.io",
         "--ignore-not-found",
     ]))?;
     site.run(site.kubectl(["delete", "namespace", NAMESPACE, "--ignore-not-found"]))?;

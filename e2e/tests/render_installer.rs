@@ -15,12 +15,13 @@ const VERSION: &str = "1.2.3";
 const GROUP: &str = "composition.krateo.io";
 
 /// The objects of the engine's own chart in a release, apart from those in its `crds/`.
-const ENGINE: [&str; 20] = [
+const ENGINE: [&str; 22] = [
     "PodDisruptionBudget/installer-core-provider",
     "ServiceAccount/installer-core-provider",
     "ServiceAccount/installer-core-provider-chart-inspector",
     "ClusterRole/installer-core-provider",
     "ClusterRole/installer-core-provider-chart-inspector",
+    "ClusterRole/installer-core-provider-granter",
     "ClusterRoleBinding/installer-core-provider",
     "ClusterRoleBinding/installer-core-provider-chart-inspector",
     "Role/installer-core-provider",
@@ -36,6 +37,7 @@ const ENGINE: [&str; 20] = [
     "ValidatingAdmissionPolicy/installer-core-provider-adoption",
     "ValidatingAdmissionPolicyBinding/installer-core-provider-adoption",
     "CustomResourceDefinition/compositiondefinitions.core.krateo.io",
+    "CustomResourceDefinition/chartgrants.kco.krateo.io",
 ];
 
 /// The other objects.

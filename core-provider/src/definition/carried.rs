@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::definition::{AllowedRoles, ChartSource};
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
-use chart_bound::Bound;
+use chart_bound::{AllowedDefinition, Bound, allowed_definitions};
 use charts::{Charts, LoadedChart};
 use cluster::{Cluster, ObjectId};
 use composition::chart_of;
@@ -21,7 +22,7 @@ use super::history::previous;
 use super::instances;
 use super::observe::error::Error;
 use super::observe::observed::{Neighbours, Source};
-use crate::bound::{self, ChartBound, Scans};
+use crate::bound::{self, ChartBound, Scans, Word};
 use crate::bundle::{self, Platform, Target};
 
 /// A chart of the type: a definition, and the version that it created from that chart.
@@ -40,15 +41,9 @@ pub(super) struct Bounds<'b> {
 }
 
 impl Bounds<'_> {
-    /// The bound of a chart, including what annotations add.
-    async fn of(
-        self,
-        chart: &Arc<LoadedChart>,
-        annotations: &BTreeMap<String, String>,
-    ) -> Result<ChartBound, bound::Error> {
-        self.scans
-            .bound(chart, annotations, self.platform, self.cluster)
-            .await
+    /// The bound of a chart, including what an admin adds.
+    async fn of(self, chart: &Arc<LoadedChart>, word: Word<'_>) -> Result<ChartBound, bound::Error> {
+        self.scans.bound(chart, word, self.platform, self.cluster).await
     }
 }
 
@@ -60,9 +55,40 @@ pub(super) async fn bound(
     neighbours: &Neighbours,
     bounds: Bounds<'_>,
 ) -> Result<ChartBound, Error> {
-    let mut bound = bounds.of(&source.chart, definition.annotations()).await?;
+    let (namespace, name) = (definition.namespace().unwrap_or_default(), definition.name_any());
+    let word = Word {
+        plural: &source.names.plural,
+        roles: allowed_roles(definition, &neighbours.others),
+        annotations: definition.annotations(),
+        granted: Some((&namespace, &name, &definition.spec.chart)),
+    };
+    let mut bound = bounds.of(&source.chart, word).await?;
     carry(&mut bound, definition, source, neighbours, bounds).await?;
     Ok(bound)
+}
+
+/// The roles that the annotation `krateo.io/allow-chart-rbac` allowed so far. It allows those of the chart's version where
+/// it is new, and where the consent on another definition lists it for exactly this version.
+fn allowed_roles<'d>(
+    definition: &'d CompositionDefinition,
+    others: &[CompositionDefinition],
+) -> Option<&'d AllowedRoles> {
+    let chart = &definition.spec.chart;
+    let lists = |entry: &AllowedDefinition| {
+        Some(&entry.namespace) == definition.metadata.namespace.as_ref()
+            && entry.name == definition.name_any()
+            && entry.url == chart.url
+            && entry.repo == chart.repo.clone().unwrap_or_default()
+            && Some(&entry.version) == chart.version.as_ref()
+            && annotations::is_true(&entry.annotations, annotations::ALLOW_CHART_RBAC)
+    };
+    let mut listed = others
+        .iter()
+        .filter_map(|other| other.annotations().get(annotations::ALLOWED_DEFINITIONS))
+        .filter_map(|text| allowed_definitions::parse(text).ok())
+        .flatten();
+    let known = definition.status.as_ref()?.bound.as_ref()?.allowed_roles.as_ref();
+    known.filter(|_| !listed.any(|entry| lists(&entry)))
 }
 
 /// Adds the kinds of other charts to `bound` as long as a composition may have objects from them: those of the chart
@@ -82,7 +108,8 @@ async fn carry(
 ) -> Result<(), Error> {
     for former in formers(bound, definition, source, neighbours, bounds).await? {
         let word = word(former.definition, definition);
-        add(bound, &former, &word, &source.names, bounds).await?;
+        let is_own = Owner::of(former.definition) == Owner::of(definition);
+        add(bound, &former, (&word, is_own), &source.names, bounds).await?;
     }
     Ok(())
 }
@@ -189,7 +216,7 @@ fn word(former: &CompositionDefinition, definition: &CompositionDefinition) -> B
 async fn add(
     bound: &mut ChartBound,
     former: &Former<'_>,
-    word: &BTreeMap<String, String>,
+    (annotations, is_own): (&BTreeMap<String, String>, bool),
     names: &Names,
     bounds: Bounds<'_>,
 ) -> Result<(), Error> {
@@ -210,6 +237,18 @@ async fn add(
             return Ok(());
         }
     };
+    let (namespace, name) = (definition.namespace().unwrap_or_default(), definition.name_any());
+    // The digest in the spec is that of the current chart.
+    let written = ChartSource {
+        digest: None,
+        ..definition.spec.chart.clone()
+    };
+    let word = Word {
+        plural: &names.plural,
+        roles: None,
+        annotations,
+        granted: is_own.then_some((&*namespace, &*name, &written)),
+    };
     match bounds.of(&chart, word).await {
         Ok(scanned) => bound.add(&scanned),
         Err(error) if error.is_transient() => return Err(error.into()),
@@ -221,7 +260,7 @@ async fn add(
 
 #[cfg(test)]
 mod tests {
-    use api::definition::{ChartCoordinates, ChartSource, ManagedType, VersionInfo};
+    use api::definition::{BoundStatus, ChartCoordinates, ManagedType, VersionInfo};
     use api::{CompositionDefinitionSpec, CompositionDefinitionStatus};
 
     use super::*;
@@ -283,6 +322,44 @@ mod tests {
         assert_eq!(word(&named("web"), &named("web")).len(), 3);
         let carried = word(&named("web"), &named("other"));
         assert_eq!(carried.keys().collect::<Vec<_>>(), ["krateo.io/allow-chart-rbac"]);
+    }
+
+    #[test]
+    fn roles_stay_those_of_the_version_they_were_allowed_for_unless_an_installer_lists_the_new_one() {
+        let mut own = definition("webs", "Web");
+        own.metadata.name = Some("web".into());
+        own.metadata.namespace = Some("team".into());
+        own.spec.chart.url = "oci://registry/web".into();
+        own.spec.chart.version = Some("2.0.0".into());
+        let roles = AllowedRoles {
+            version: "1.0.0".into(),
+            ..AllowedRoles::default()
+        };
+        assert_eq!(allowed_roles(&own, &[]), None, "those of the chart");
+        own.status.as_mut().unwrap().bound = Some(BoundStatus {
+            allowed_roles: Some(roles.clone()),
+            ..BoundStatus::default()
+        });
+        assert_eq!(allowed_roles(&own, &[]), Some(&roles));
+        let installer = |name: &str, version: &str, annotations: &str| {
+            let mut installer = definition("installers", "Installer");
+            let list = format!(
+                r#"[{{"name": "{name}", "namespace": "team", "url": "oci://registry/web", "version": "{version}",
+                    "annotations": {annotations}}}]"#
+            );
+            installer.metadata.annotations =
+                Some([("krateo.io/allowed-definitions".to_owned(), list)].into());
+            installer
+        };
+        let rbac = r#"{"krateo.io/allow-chart-rbac": "true"}"#;
+        assert_eq!(allowed_roles(&own, &[installer("web", "2.0.0", rbac)]), None);
+        for other in [
+            installer("web", "1.0.0", rbac),
+            installer("shop", "2.0.0", rbac),
+            installer("web", "2.0.0", "{}"),
+        ] {
+            assert_eq!(allowed_roles(&own, &[other]), Some(&roles));
+        }
     }
 
     #[test]

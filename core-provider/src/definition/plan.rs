@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use api::definition::Breaker;
+use api::definition::{BoundStatus, Breaker};
 use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
-use api::{CompositionDefinition, annotations, finalizers};
+use api::{CompositionDefinition, annotations, finalizers, labels};
 use cluster::{Access, ObjectId, ResourceId};
 use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
@@ -127,6 +127,17 @@ pub(crate) enum Blocked {
         plural: String,
     },
     #[error(
+        "version {version} of the chart needs consent to more than the one before, which stays in force: {}: an admin can \
+         allow it by a ChartGrant, which kco audit-rbac CHART --grant prints",
+        listed(needs)
+    )]
+    NeedsGrant { version: String, needs: Vec<String> },
+    #[error(
+        "custom resource definition {name} exists and belongs to {owner}, which may change or delete it, with all \
+         compositions: remove it there, or rename the chart"
+    )]
+    TypeOfOthers { name: String, owner: String },
+    #[error(
         "chart {chart} gives another kind than before, and {count} compositions of kind {kind} are left: they cannot \
          become compositions of another kind; remove them, or point the definition at the former chart"
     )]
@@ -141,6 +152,17 @@ pub(crate) enum Blocked {
         breakers.len(), first(breakers), annotations::ACCEPT_BREAKING
     )]
     Incompatible { version: String, breakers: Vec<Breaker> },
+}
+
+/// The most needs that a message names.
+const NAMED: usize = 10;
+
+fn listed(needs: &[String]) -> String {
+    let named = needs.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match needs.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 fn first(breakers: &[Breaker]) -> String {
@@ -323,7 +345,7 @@ fn advance(
     active: &Active,
     leftovers: &Leftovers<'_>,
 ) -> Result<Plan, Blocked> {
-    may_be_carried_out(active, leftovers)?;
+    may_be_carried_out(definition, active, leftovers)?;
     let mut steps = Vec::new();
     if !is_held(definition) {
         steps.push(Step::Hold);
@@ -526,7 +548,11 @@ fn underway(steps: Vec<Step>) -> Plan {
 }
 
 /// Checks whether the definition may be applied at all. If not, nothing is touched.
-fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), Blocked> {
+fn may_be_carried_out(
+    definition: &CompositionDefinition,
+    active: &Active,
+    leftovers: &Leftovers<'_>,
+) -> Result<(), Blocked> {
     let Source {
         names,
         version,
@@ -556,6 +582,34 @@ fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), 
             });
         }
     }
+    // A definition that serves the type already goes on.
+    let serves = definition
+        .status
+        .as_ref()
+        .is_some_and(|status| status.resource.as_ref() == Some(&names.plural));
+    if !serves
+        && let Some(live) = &active.live
+        && let Some(owner) = owner(live)
+    {
+        return Err(Blocked::TypeOfOthers {
+            name: live.name_any(),
+            owner,
+        });
+    }
+    // Before the first version nothing is in force that could stay. An installer of other charts is written by an admin,
+    // version by version, and its chart contains much that its compositions never render.
+    let is_installer = definition
+        .annotations()
+        .contains_key(annotations::ALLOWED_DEFINITIONS);
+    if serves && !is_installer && !is_in_type(active) {
+        let needs = new_needs(definition, &active.bound);
+        if !needs.is_empty() {
+            return Err(Blocked::NeedsGrant {
+                version: version.to_string(),
+                needs,
+            });
+        }
+    }
     if let Some((kind, count)) = leftovers.stranded {
         return Err(Blocked::AnotherKind {
             chart: chart.to_owned(),
@@ -572,6 +626,41 @@ fn may_be_carried_out(active: &Active, leftovers: &Leftovers<'_>) -> Result<(), 
         });
     }
     Ok(())
+}
+
+/// What the chart needs and nobody consents to, and what the version in force does not need. Before needs were noted,
+/// all kinds of a chart were allowed.
+fn new_needs(definition: &CompositionDefinition, bound: &BoundStatus) -> Vec<String> {
+    let status = definition.status.as_ref();
+    let before = status.and_then(|status| status.bound.as_ref());
+    let is_known = |need: &&String| {
+        before.is_some_and(|before| before.needs.contains(need) || before.kinds.contains(need))
+    };
+    bound
+        .needs
+        .iter()
+        .filter(|need| !is_known(need))
+        .cloned()
+        .collect()
+}
+
+/// The release that a type belongs to, by its marks: that of a composition, or of Helm. Types that core-provider makes
+/// have none.
+fn owner(live: &CustomResourceDefinition) -> Option<String> {
+    let annotation = |name: &str| live.annotations().get(name).cloned();
+    let release = annotation("meta.helm.sh/release-name").map(|release| {
+        let namespace = annotation("meta.helm.sh/release-namespace").unwrap_or_default();
+        format!("release {namespace}/{release}")
+    });
+    let composition = live.labels().get(labels::COMPOSITION_ID);
+    let by_helm = live
+        .labels()
+        .get("app.kubernetes.io/managed-by")
+        .filter(|manager| *manager == "Helm");
+    composition
+        .map(|id| format!("the release of composition {id}"))
+        .or(release)
+        .or_else(|| by_helm.map(|_| "a release of Helm".to_owned()))
 }
 
 fn is_in_type(active: &Active) -> bool {
@@ -676,7 +765,6 @@ fn is_held(definition: &CompositionDefinition) -> bool {
 #[cfg(test)]
 mod tests {
     use api::COMPOSITION_GROUP;
-    use api::definition::BoundStatus;
     use cluster::ResourceId;
     use k8s_openapi::api::core::v1::ConfigMap;
     use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -869,6 +957,83 @@ mod tests {
             .err()
             .unwrap();
         assert!(blocked.to_string().contains(said), "{blocked}");
+    }
+
+    #[test]
+    fn a_type_that_belongs_to_a_release_is_not_adopted() {
+        let found = |label: Option<(&str, &str)>, annotation: Option<(&str, &str)>| {
+            let owned = |pair: (&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
+            let mut active = running();
+            let live = active.live.as_mut().unwrap();
+            live.metadata.labels = label.map(|label| [owned(label)].into());
+            live.metadata
+                .annotations
+                .get_or_insert_default()
+                .extend(annotation.map(owned));
+            active.desired = live.clone();
+            active
+        };
+        check(found(None, None), &[], Standing::Ready);
+        check(found(Some(("team", "a")), None), &[], Standing::Ready);
+        let id = Some(("krateo.io/composition-id", "8f4f"));
+        check_blocked(found(id, None), "composition 8f4f");
+        let helm = Some(("meta.helm.sh/release-name", "squat"));
+        check_blocked(found(None, helm), "release /squat");
+        let managed = Some(("app.kubernetes.io/managed-by", "Helm"));
+        check_blocked(found(managed, None), "Helm");
+        // A definition that serves the type already goes on.
+        let mut serving = definition();
+        serving.status = Some(api::CompositionDefinitionStatus {
+            resource: Some("webs".into()),
+            ..api::CompositionDefinitionStatus::default()
+        });
+        let observed = Observed::Active(Box::new(found(id, None)));
+        assert!(plan(&serving, &observed).is_ok());
+    }
+
+    #[test]
+    fn a_version_that_needs_more_consent_is_not_used() {
+        let new = |needs: &[&str], before: Option<&[&str]>, kinds: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            let mut active = running();
+            active.live = Some(crd(&source("1.0.0")));
+            active.bound.needs = texts(needs);
+            let mut definition = definition();
+            definition.status = before.map(|before| api::CompositionDefinitionStatus {
+                resource: Some("webs".into()),
+                bound: Some(BoundStatus {
+                    needs: texts(before),
+                    kinds: texts(kinds),
+                    ..BoundStatus::default()
+                }),
+                ..api::CompositionDefinitionStatus::default()
+            });
+            plan(&definition, &Observed::Active(Box::new(active)))
+                .err()
+                .map(|blocked| blocked.to_string())
+                .unwrap_or_default()
+        };
+        let nodes = new(&["nodes", "get /pods"], Some(&["get /pods"]), &[]);
+        assert!(
+            nodes.contains("version v1-1-0") && nodes.contains(": nodes: an admin"),
+            "{nodes}"
+        );
+        assert_eq!(
+            new(&["nodes"], Some(&["nodes"]), &[]),
+            "",
+            "the version before needs it, too"
+        );
+        assert_eq!(
+            new(&["nodes"], Some(&[]), &["nodes"]),
+            "",
+            "from before needs were noted"
+        );
+        assert_eq!(
+            new(&["nodes"], None, &[]),
+            "",
+            "the first version holds compositions instead"
+        );
+        assert_eq!(new(&[], Some(&[]), &[]), "");
     }
 
     #[test]

@@ -386,7 +386,10 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
         Err(error) => {
             let message = chain(error);
             let ready = match error {
-                Error::Plan(Blocked::Taken { .. } | Blocked::KindTaken { .. }) => reason::CONFLICT,
+                Error::Plan(
+                    Blocked::Taken { .. } | Blocked::KindTaken { .. } | Blocked::TypeOfOthers { .. },
+                ) => reason::CONFLICT,
+                Error::Plan(Blocked::NeedsGrant { .. }) => reason::NEEDS_GRANT,
                 Error::Plan(Blocked::Incompatible { .. } | Blocked::AnotherKind { .. }) => {
                     reason::INCOMPATIBLE
                 }

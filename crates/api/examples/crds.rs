@@ -3,9 +3,10 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plural = std::env::args().nth(1).unwrap_or_default();
-    let all = api::mesh::crds()
-        .into_iter()
-        .chain([api::definition::crd(), api::joining::crd()]);
+    let all =
+        api::mesh::crds()
+            .into_iter()
+            .chain([api::definition::crd(), api::grant::crd(), api::joining::crd()]);
     let crd = all.into_iter().find(|crd| crd.spec.names.plural == plural);
     let crd = crd.ok_or_else(|| format!("no type has the plural {plural:?}"))?;
     print!("{}", serde_saphyr::to_string(&crd)?);

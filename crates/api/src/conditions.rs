@@ -32,6 +32,8 @@ pub mod reason {
     pub const CONFLICT: &str = "Conflict";
     /// A definition is not ready: the new version's schema refuses compositions that would move to it.
     pub const INCOMPATIBLE: &str = "Incompatible";
+    /// A definition is not ready: the new version of its chart needs consent, and the one before stays in force.
+    pub const NEEDS_GRANT: &str = "NeedsGrant";
     /// Released.
     pub const DEPLOYED: &str = "Deployed";
     /// Not released.

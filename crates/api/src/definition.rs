@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The edition of [`crd`]. Increase it with every change of the CRD, so that core-provider replaces the older one.
-pub const EDITION: u32 = 5;
+pub const EDITION: u32 = 6;
 
 /// The CRD of [`CompositionDefinition`] with its [`EDITION`], as in `charts/core-provider/crds`.
 pub fn crd() -> CustomResourceDefinition {
@@ -294,10 +294,35 @@ pub struct BoundStatus {
     /// Places in the chart whose result depends on values: a composition that needs more because of them is held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
-    /// True when the chart can contain roles or bindings: a composition that needs them is held, unless the annotation
-    /// `krateo.io/allow-chart-rbac` allows them.
+    /// True when the chart can contain roles or bindings: a composition that needs them is held, unless a `ChartGrant` or
+    /// the annotation `krateo.io/allow-chart-rbac` allows them.
     #[serde(default)]
     pub has_rbac: bool,
+    /// What the chart contains and what nobody consents to: kinds whose objects rule over others, rules of its roles
+    /// (`verb group/resource`) and bindings. A composition that needs it is held. A newer version of the chart that needs
+    /// more than the one in force is not used before a `ChartGrant` or an annotation allows it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+    /// The roles that the annotation `krateo.io/allow-chart-rbac` allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_roles: Option<AllowedRoles>,
+}
+
+/// The roles that the annotation `krateo.io/allow-chart-rbac` allows: those of the version of the chart for which it was
+/// set. A newer version with other rules needs a `ChartGrant`, or the annotation to be removed and set again.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedRoles {
+    /// The version.
+    pub version: String,
+    /// Digest of its archive.
+    pub digest: String,
+    /// What its Roles allow: `verb group/resource`, with or without a name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
+    /// What its `ClusterRole`s allow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_rules: Vec<String>,
 }
 
 /// The generated type and its versions.

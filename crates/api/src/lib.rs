@@ -10,6 +10,7 @@ pub mod conditions;
 pub mod definition;
 pub mod events;
 pub mod finalizers;
+pub mod grant;
 pub mod inspection;
 pub mod joining;
 pub mod labels;
@@ -19,12 +20,16 @@ pub mod release_key;
 
 pub use composition::{Composition, CompositionStatus};
 pub use definition::{CompositionDefinition, CompositionDefinitionSpec, CompositionDefinitionStatus};
+pub use grant::{ChartGrant, ChartGrantSpec};
 
 /// API group of the types that are generated from charts.
 pub const COMPOSITION_GROUP: &str = "composition.krateo.io";
 
 /// API group of [`CompositionDefinition`].
 pub const DEFINITION_GROUP: &str = "core.krateo.io";
+
+/// API group of `ChartGrant`: Krateo, which we extend by it, has the others.
+pub const GRANT_GROUP: &str = "kco.krateo.io";
 
 /// Into how many shards the compositions of a type are split for the replicas of its controller, unless
 /// [`SHARDS_VARIABLE`] says otherwise.

@@ -2,15 +2,14 @@
 #![expect(clippy::disallowed_methods, reason = "the chart is a file")]
 
 #[test]
-fn the_charts_crd_is_the_one_of_the_code() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../charts/core-provider/crds/compositiondefinitions.yaml"
-    );
-    let written = std::fs::read_to_string(path).unwrap();
-    let written: serde_json::Value = serde_saphyr::from_str(&written).unwrap();
-    let wanted = serde_json::to_value(api::definition::crd()).unwrap();
-    assert_eq!(written, wanted, "run `make crds`");
+fn the_charts_crds_are_those_of_the_code() {
+    for crd in [api::definition::crd(), api::grant::crd()] {
+        let file = format!("charts/core-provider/crds/{}.yaml", crd.spec.names.plural);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../").to_owned() + &file;
+        let written = std::fs::read_to_string(path).unwrap();
+        let written: serde_json::Value = serde_saphyr::from_str(&written).unwrap();
+        assert_eq!(written, serde_json::to_value(crd).unwrap(), "run `make crds`");
+    }
 }
 
 #[test]
@@ -24,20 +23,24 @@ fn the_multicluster_operators_crds_are_those_of_the_code() {
     }
 }
 
-/// FNV-1a of the CRD's spec, and the edition that it belongs to.
-const SPEC: (u32, u64) = (5, 7_480_911_552_573_367_017);
+/// FNV-1a of a CRD's spec, and the edition that it belongs to.
+const DEFINITION: (u32, u64) = (6, 16_208_446_520_256_092_354);
+const GRANT: (u32, u64) = (1, 4_395_180_572_312_680_134);
 
 #[test]
-fn a_definition_that_changed_is_of_a_newer_edition() {
-    let spec = serde_json::to_value(api::definition::crd().spec)
-        .unwrap()
-        .to_string();
-    let digest = spec.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    assert_eq!(
-        (api::definition::EDITION, digest),
-        SPEC,
-        "raise `api::definition::EDITION`, write both here, and run `make crds`"
-    );
+fn a_type_that_changed_is_of_a_newer_edition() {
+    for (edition, crd, known) in [
+        (api::definition::EDITION, api::definition::crd(), DEFINITION),
+        (api::grant::EDITION, api::grant::crd(), GRANT),
+    ] {
+        let spec = serde_json::to_value(crd.spec).unwrap().to_string();
+        let digest = spec.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        assert_eq!(
+            (edition, digest),
+            known,
+            "raise its `EDITION`, write both here, and run `make crds`"
+        );
+    }
 }

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::annotations;
+use api::definition::AllowedRoles;
+use api::grant::GrantedKind;
 
 use crate::allowed_definitions::{self, AllowedDefinition, NotAllowable};
+use crate::grant::{Consent, Placed, Rbac};
 use crate::group_resource::{GroupResource, NotAKind};
 use crate::lookups::{Allowance, NotAnAllowance};
 
-/// What the admin allows a chart, by annotations on its definition, except what the platform closes for all
+/// What the admin allows a chart, by annotations on its definition and by grants, except what the platform closes for all
 /// definitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
@@ -20,11 +23,24 @@ pub struct Allowed {
     pub lookups: BTreeSet<Allowance>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
+    /// The roles that this means; none for those of the very chart.
+    pub roles: Option<AllowedRoles>,
     /// Definitions that the chart may bring with annotations reserved to the admin, and the kinds generated from
     /// their charts.
     pub definitions: Vec<AllowedDefinition>,
     /// True when the chart may bring no other definitions.
     pub only_definitions: bool,
+    /// True when the chart may bring all kinds that its scan finds, also those that need consent: for a person who
+    /// decides about one cluster.
+    pub all_kinds: bool,
+    /// Kinds that grants allow.
+    pub granted_kinds: Vec<GrantedKind>,
+    /// Roles and bindings that grants allow.
+    pub rbac: Rbac,
+    /// Kinds and objects in other namespaces that grants allow.
+    pub placed: BTreeSet<Placed>,
+    /// Entries of grants that do not count, and why.
+    pub void: BTreeSet<String>,
     /// Namespaces that the platform closes: no annotation opens them. Not read from the definition.
     pub closed: BTreeSet<String>,
 }
@@ -53,8 +69,36 @@ impl Allowed {
                 .transpose()?
                 .unwrap_or_default(),
             only_definitions: annotations::is_true(found, annotations::ONLY_ALLOWED_DEFINITIONS),
-            closed: BTreeSet::new(),
+            ..Self::default()
         })
+    }
+
+    /// Adds what grants allow.
+    #[must_use]
+    pub fn and(mut self, consent: Consent) -> Self {
+        let Consent {
+            kinds,
+            rbac,
+            namespaces,
+            placed,
+            lookups,
+            definitions,
+            void,
+        } = consent;
+        self.granted_kinds.extend(kinds);
+        self.namespaces.extend(namespaces);
+        self.lookups.extend(lookups);
+        for definition in definitions {
+            if !self.definitions.contains(&definition) {
+                self.definitions.push(definition);
+            }
+        }
+        Self {
+            rbac,
+            placed,
+            void,
+            ..self
+        }
     }
 }
 

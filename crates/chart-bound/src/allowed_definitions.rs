@@ -149,7 +149,7 @@ impl AllowedDefinition {
         (!self.kind.is_empty()).then_some(&*self.kind)
     }
 
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let Self {
             name,
             namespace,

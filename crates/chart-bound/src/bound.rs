@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::inspection::{Resource, Verb};
 
 use crate::allowed_definitions::AllowedDefinition;
+use crate::grant::{Binding, Placed, Rbac};
 use crate::group_resource::GroupResource;
+use crate::kinds::{is_definitions, is_namespaces, is_reserved, is_ruling};
 use crate::lookups::{Allowance, Decision, Lookups, Question};
 use crate::outside::{Outside, described};
 use crate::scan::Reads;
@@ -22,12 +24,20 @@ pub struct Bound {
     pub cluster: BTreeSet<GroupResource>,
     /// Namespaces other than those of the compositions.
     pub namespaces: BTreeSet<String>,
+    /// Kinds that text chosen by values may have: in other namespaces than the composition's, and cluster-scoped.
+    pub from_values: BTreeSet<GroupResource>,
+    /// Names of namespaces that the chart spells out and that its releases may create without further consent.
+    pub created_namespaces: BTreeSet<String>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
     /// What Roles in the chart may allow (`verb group/resource`), if it may bring any.
     pub chart_rules: BTreeSet<String>,
     /// What `ClusterRole`s in the chart may allow, if it may bring any.
     pub chart_cluster_rules: BTreeSet<String>,
+    /// What grants allow of the chart's own roles and bindings, whole entries.
+    pub rbac: Rbac,
+    /// Kinds and objects that releases may have in namespaces that are not open otherwise.
+    pub placed: BTreeSet<Placed>,
     /// What the chart may look up, in addition to objects that the release may write.
     pub lookups: Lookups,
     /// Definitions that the release may write with annotations reserved to the admin.
@@ -39,6 +49,37 @@ pub struct Bound {
 }
 
 impl Bound {
+    /// True when the chart may bring some roles or bindings of its own.
+    pub fn has_rbac(&self) -> bool {
+        self.chart_rbac || !self.rbac.is_empty()
+    }
+
+    /// The namespaces in which releases may have something, besides those of their compositions.
+    pub fn reach(&self) -> BTreeSet<String> {
+        let placed = self.placed.iter().map(|placed| placed.namespace.as_str());
+        let bound = self.rbac.bindings.iter().filter_map(Binding::namespace);
+        let open = self.namespaces.iter().map(String::as_str);
+        open.chain(placed).chain(bound).map(str::to_owned).collect()
+    }
+
+    /// True when all of the kind, or this very object, may be in a namespace that is not open otherwise.
+    fn is_placed(&self, pair: &GroupResource, needed: &Resource) -> bool {
+        let is_it = |placed: &Placed| {
+            placed.kind == *pair
+                && placed.namespace == needed.namespace
+                && placed.name.as_ref().is_none_or(|name| *name == needed.name)
+        };
+        // Which one it may be is decided when it is written.
+        let is_binding = pair.group == RBAC && pair.resource == "rolebindings";
+        self.placed.iter().any(is_it)
+            || (is_binding
+                && self
+                    .rbac
+                    .bindings
+                    .iter()
+                    .any(|binding| binding.namespace() == Some(&needed.namespace)))
+    }
+
     /// True when it has all kinds and namespaces of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         other.namespaced.is_subset(&self.namespaced)
@@ -49,14 +90,16 @@ impl Bound {
     /// Adds the kinds and namespaces of `other`. RBAC, lookups and definitions are not taken from `other`, so roles
     /// and bindings are only added where this chart, too, may bring them.
     pub fn add(&mut self, other: &Self) {
-        let chart_rbac = self.chart_rbac;
-        let may_come = |pair: &&GroupResource| chart_rbac || pair.group != RBAC;
+        let has_rbac = self.has_rbac();
+        let may_come = |pair: &&GroupResource| has_rbac || pair.group != RBAC;
         self.namespaced
             .extend(other.namespaced.iter().filter(may_come).cloned());
         self.cluster
             .extend(other.cluster.iter().filter(may_come).cloned());
         self.namespaces
             .extend(other.namespaces.difference(&self.closed).cloned());
+        self.created_namespaces
+            .extend(other.created_namespaces.iter().cloned());
     }
 }
 
@@ -122,7 +165,10 @@ impl Bound {
         }
         let object = described(needed);
         let path = needed.path.clone();
-        if pair.group == RBAC && !self.chart_rbac {
+        if is_definitions(&pair) && is_reserved(&needed.name) {
+            return Some(Outside::Reserved { object, path });
+        }
+        if pair.group == RBAC && !self.has_rbac() {
             return Some(Outside::Rbac { object, path });
         }
         let is_in = if needed.namespace.is_empty() {
@@ -130,8 +176,13 @@ impl Bound {
         } else {
             self.namespaced.contains(&pair)
         };
-        if !is_in {
-            return Some(Outside::Kind { object, pair, path });
+        let may_be_created = is_namespaces(&pair) && self.created_namespaces.contains(&needed.name);
+        if !is_in && !may_be_created {
+            return Some(if is_ruling(&pair) {
+                Outside::Ruling { object, pair, path }
+            } else {
+                Outside::Kind { object, pair, path }
+            });
         }
         if self.closed.contains(&needed.namespace) {
             return Some(Outside::Closed {
@@ -140,7 +191,10 @@ impl Bound {
                 path,
             });
         }
-        if !needed.namespace.is_empty() && !self.is_open(home, &needed.namespace) {
+        if !needed.namespace.is_empty()
+            && !self.is_open(home, &needed.namespace)
+            && !self.is_placed(&pair, needed)
+        {
             return Some(Outside::Namespace {
                 object,
                 namespace: needed.namespace.clone(),

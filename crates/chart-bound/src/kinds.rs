@@ -75,6 +75,52 @@ impl Kinds for BuiltIn {
     }
 }
 
+/// The group whose objects decide about the writes of others: all of its kinds are ruling.
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// The other ruling kinds.
+const RULING: [(&str, &str); 13] = [
+    ("", "namespaces"),
+    ("", "nodes"),
+    ("", "persistentvolumes"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+    ("node.k8s.io", "runtimeclasses"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("storage.k8s.io", "csidrivers"),
+    ("storage.k8s.io", "storageclasses"),
+];
+
+/// The kind of namespaces, the only ruling kind of which some objects need no consent.
+pub(crate) fn is_namespaces(kind: &GroupResource) -> bool {
+    kind.group.is_empty() && kind.resource == "namespaces"
+}
+
+/// The kind of custom resource definitions.
+pub(crate) fn is_definitions(kind: &GroupResource) -> bool {
+    kind.group == "apiextensions.k8s.io" && kind.resource == "customresourcedefinitions"
+}
+
+/// True for a kind whose objects rule over others in the whole cluster: who writes one decides what others may do, or
+/// what they get. That a chart contains it is no consent: an admin has to consent to the kind.
+pub fn is_ruling(kind: &GroupResource) -> bool {
+    kind.group == ADMISSION || RULING.contains(&(kind.group.as_str(), kind.resource.as_str()))
+}
+
+/// True for the name of a custom resource definition that only core-provider or the chart of the platform writes:
+/// those of types that charts become, of their definitions, and of the consent to them.
+pub(crate) fn is_reserved(definition: &str) -> bool {
+    let group = definition.split_once('.').map_or("", |(_, group)| group);
+    RESERVED_GROUPS.contains(&group)
+}
+
+/// The groups of the types that no release may define.
+pub const RESERVED_GROUPS: [&str; 3] = [api::COMPOSITION_GROUP, api::DEFINITION_GROUP, api::GRANT_GROUP];
+
 /// The kind in RBAC's terms, and whether it is namespaced; a guess if the kind is unknown.
 pub fn guess(kinds: &impl Kinds, group: &str, kind: &str) -> (GroupResource, bool) {
     let mapping = kinds.kind(group, kind).unwrap_or_else(|| ResourceMapping {

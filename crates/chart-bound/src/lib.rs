@@ -5,12 +5,14 @@
 //! enforce it, and into a `ConfigMap`, from which the controller can say what is missing before it tries.
 //!
 //! - [`scan`] finds what a chart's templates can ever render.
-//! - [`Allowed`] is what an admin allows beyond that; [`Resolved`] combines both into a [`Bound`].
+//! - [`grant`] selects the grants of a definition and its chart.
+//! - [`Allowed`] is what an admin allows beyond the scan; [`Resolved`] combines both into a [`Bound`].
 //! - [`lookups`] decides what templates may read, [`Outside`] names what a release needs beyond the bound.
 
 mod allowed;
 pub mod allowed_definitions;
 mod bound;
+pub mod grant;
 mod group_resource;
 mod kinds;
 pub mod lookups;
@@ -25,6 +27,6 @@ pub use allowed::{Allowed, BadAnnotation, is_protected};
 pub use allowed_definitions::AllowedDefinition;
 pub use bound::{Bound, GRANT, PERMISSIONS, grants_policy};
 pub use group_resource::{GroupResource, NotAKind};
-pub use kinds::{BuiltIn, Kinds, ResourceMapping, guess};
+pub use kinds::{BuiltIn, Kinds, RESERVED_GROUPS, ResourceMapping, guess, is_ruling};
 pub use outside::Outside;
 pub use resolved::Resolved;

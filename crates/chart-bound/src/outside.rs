@@ -21,6 +21,31 @@ pub enum Outside {
         /// The template that names it.
         path: Option<String>,
     },
+    /// A kind whose objects rule over others, which no chart may bring without consent.
+    Ruling {
+        /// The object.
+        object: String,
+        /// Its kind.
+        pair: GroupResource,
+        /// The template that names it.
+        path: Option<String>,
+    },
+    /// An object that text chosen by values asks for, in a place or of a kind that only the chart's own text may have.
+    FromValues {
+        /// The object.
+        object: String,
+        /// Its kind.
+        pair: GroupResource,
+        /// The template that prints the text.
+        path: Option<String>,
+    },
+    /// A custom resource definition that only the platform writes.
+    Reserved {
+        /// The object.
+        object: String,
+        /// The template that names it.
+        path: Option<String>,
+    },
     /// A namespace that is not open to the composition.
     Namespace {
         /// The object.
@@ -85,6 +110,27 @@ impl fmt::Display for Outside {
                 "a kind that the scan of the chart, in this version, did not find",
                 format!("{}: {pair}", annotations::ALLOWED_KINDS),
             ),
+            Self::Ruling { object, pair, path } => (
+                object,
+                path,
+                "a kind whose objects rule over others in the whole cluster",
+                format!("{}: {pair}", annotations::ALLOWED_KINDS),
+            ),
+            Self::FromValues { object, pair, path } => (
+                object,
+                path,
+                "which values ask for and not the chart's own text: outside of the composition's namespace only the chart \
+                 decides (in a ChartGrant: from: Values)",
+                format!("{}: {pair}", annotations::ALLOWED_KINDS),
+            ),
+            Self::Reserved { object, path } => {
+                let path = path.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
+                return write!(
+                    f,
+                    "the release needs {object}{path}, the definition of a type that only the platform writes: nothing \
+                     opens it; use another group"
+                );
+            }
             Self::Namespace {
                 object,
                 namespace,
@@ -128,7 +174,8 @@ impl fmt::Display for Outside {
         }
         write!(
             f,
-            ", {why}: an admin can allow it on the CompositionDefinition with the annotation {annotation}"
+            ", {why}: an admin can allow it by a ChartGrant, which kco audit-rbac CHART --grant prints, or on the \
+             CompositionDefinition with the annotation {annotation}"
         )
     }
 }

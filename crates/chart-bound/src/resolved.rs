@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use api::annotations;
+use api::grant::{GrantedKind, Origin, RELEASE};
 
 use crate::allowed::{Allowed, is_protected};
 use crate::allowed_definitions::AllowedDefinition;
 use crate::bound::{Bound, RBAC};
+use crate::grant::{Binding, HOME, Rule};
 use crate::group_resource::GroupResource;
-use crate::kinds::{Kinds, ResourceMapping, guess, unserved_plural};
-use crate::scan::{Kind, Reads, Scan};
+use crate::kinds::{Kinds, ResourceMapping, guess, is_namespaces, is_ruling, unserved_plural};
+use crate::scan::{self, Kind, Reads, Scan};
 
 /// A bound, and notes about how it was computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub struct Resolved {
     pub guessed: BTreeSet<String>,
     /// What annotations ask for although the platform closes it.
     pub closed: BTreeSet<String>,
+    /// Entries of grants that do not count, and why.
+    pub void: BTreeSet<String>,
+    /// What the scan finds and what nobody consents to: kinds whose objects rule over others, rules and bindings.
+    pub needs: BTreeSet<String>,
 }
 
 impl Resolved {
@@ -36,14 +42,27 @@ impl Resolved {
             resolved.add_lookup(kind, *reads, false, scan, kinds);
         }
         let bound = &mut resolved.bound;
-        if !allowed.chart_rbac {
-            bound.namespaced.retain(|pair| pair.group != RBAC);
-            bound.cluster.retain(|pair| pair.group != RBAC);
-        }
+        // Roles and bindings have a consent of their own.
+        let is_open = |pair: &GroupResource| {
+            if pair.group == RBAC {
+                allowed.chart_rbac || !allowed.rbac.is_empty()
+            } else {
+                allowed.all_kinds || !is_ruling(pair)
+            }
+        };
+        let found: BTreeSet<GroupResource> = bound.namespaced.union(&bound.cluster).cloned().collect();
+        bound.namespaced.retain(is_open);
+        bound.cluster.retain(is_open);
         bound.chart_rbac = allowed.chart_rbac;
         if allowed.chart_rbac {
             bound.chart_rules.clone_from(&scan.rules);
             bound.chart_cluster_rules.clone_from(&scan.cluster_rules);
+            if let Some(roles) = &allowed.roles {
+                bound.chart_rules.retain(|line| roles.rules.contains(line));
+                bound
+                    .chart_cluster_rules
+                    .retain(|line| roles.cluster_rules.contains(line));
+            }
         }
         let (closed_lookups, lookups): (BTreeSet<_>, BTreeSet<_>) =
             allowed.lookups.iter().cloned().partition(|allowance| {
@@ -71,6 +90,24 @@ impl Resolved {
                 bound.namespaced.insert(pair.clone());
             }
         }
+        bound.from_values.extend(allowed.kinds.iter().cloned());
+        for granted in &allowed.granted_kinds {
+            resolved.add_granted(granted, scan, kinds);
+        }
+        let bound = &mut resolved.bound;
+        let is_ours =
+            |name: &&String| !is_protected(name, krateo_namespace) && !allowed.closed.contains(*name);
+        let created = scan.created_namespaces.iter().filter(is_ours);
+        bound.created_namespaces = created.cloned().collect();
+        bound.rbac.clone_from(&allowed.rbac);
+        bound.placed.clone_from(&allowed.placed);
+        let is_reached = |namespace: &str| !allowed.closed.contains(namespace);
+        bound
+            .rbac
+            .bindings
+            .retain(|binding| binding.namespace().is_none_or(is_reached));
+        bound.placed.retain(|placed| is_reached(&placed.namespace));
+        resolved.void.clone_from(&allowed.void);
         let literal = scan
             .namespaces
             .iter()
@@ -78,6 +115,14 @@ impl Resolved {
         let is_closed = |name: &&String| allowed.closed.contains(*name);
         let (closed, open): (Vec<_>, Vec<_>) = literal.chain(&allowed.namespaces).partition(is_closed);
         bound.namespaces.extend(open.into_iter().cloned());
+        // No controller consents.
+        let is_no_consent = |pair: &GroupResource| pair.group != api::GRANT_GROUP;
+        for kinds in [&mut bound.namespaced, &mut bound.cluster, &mut bound.from_values] {
+            kinds.retain(is_no_consent);
+        }
+        resolved.needs = needed_kinds(bound, &found)
+            .chain(needed_rbac(bound, scan))
+            .collect();
         resolved.closed = closed
             .into_iter()
             .map(|name| format!("namespace {name} stays closed: the platform closes it to all definitions"))
@@ -89,6 +134,31 @@ impl Resolved {
             }))
             .collect();
         resolved
+    }
+
+    /// A kind that a grant names. Roles and bindings are granted by their rules and subjects instead.
+    fn add_granted(&mut self, granted: &GrantedKind, scan: &Scan, kinds: &impl Kinds) {
+        let GrantedKind { group, kind, from } = granted;
+        let kind = Kind {
+            api_version: if group.is_empty() {
+                "v1".to_owned()
+            } else {
+                format!("{group}/v1")
+            },
+            kind: kind.clone(),
+        };
+        let (pair, namespaced) = self.find(&kind, scan, kinds);
+        if pair.group == RBAC {
+            return;
+        }
+        if *from == Origin::Values {
+            self.bound.from_values.insert(pair.clone());
+        }
+        if namespaced {
+            self.bound.namespaced.insert(pair);
+        } else {
+            self.bound.cluster.insert(pair);
+        }
     }
 
     fn add(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) {
@@ -145,4 +215,41 @@ impl Resolved {
         known.one |= reads.one;
         known.all |= reads.all;
     }
+}
+
+/// The kinds of a scan that need consent and do not have it. Roles and bindings are told one by one.
+fn needed_kinds(bound: &Bound, found: &BTreeSet<GroupResource>) -> impl Iterator<Item = String> {
+    let is_needed = |kind: &&GroupResource| {
+        is_ruling(kind)
+            && kind.group != RBAC
+            && !bound.cluster.contains(*kind)
+            && !bound.namespaced.contains(*kind)
+            && !(is_namespaces(kind) && !bound.created_namespaces.is_empty())
+    };
+    found.iter().filter(is_needed).map(GroupResource::to_string)
+}
+
+/// The rules and bindings of a scan that need consent and do not have it.
+fn needed_rbac(bound: &Bound, scan: &Scan) -> impl Iterator<Item = String> {
+    let is_granted = |rule: &scan::Rule| {
+        let rule = Rule::of_scan(rule);
+        let mut granted = bound.rbac.rules.iter();
+        granted.any(|granted| rule.is_within(granted, RELEASE, HOME))
+    };
+    let rules = scan.role_rules.union(&scan.cluster_role_rules);
+    let lines = rules.filter(move |rule| !is_granted(rule)).flat_map(|rule| {
+        let urls = rule.urls.iter().cloned();
+        rule.lines().into_iter().chain(urls)
+    });
+    // The annotation is a consent to what the scan of one version finds, except a `*`, and URLs.
+    let is_allowed = |line: &String| {
+        let is_found = bound.chart_rules.contains(line) || bound.chart_cluster_rules.contains(line);
+        is_found && !line.contains('*')
+    };
+    let lines = lines.filter(move |line| !is_allowed(line));
+    let bindings = scan
+        .bindings
+        .iter()
+        .filter(|binding| !bound.chart_rbac && !bound.rbac.bindings.contains(&Binding::of_scan(binding)));
+    lines.chain(bindings.map(|binding| format!("{} {}", binding.kind(), binding.name)))
 }

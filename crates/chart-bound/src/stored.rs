@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use crate::bound::Bound;
+use crate::grant::{Placed, Rbac};
 use crate::group_resource::GroupResource;
 use crate::lookups::{Allowance, Lookups};
 use crate::scan::Reads;
@@ -14,9 +15,18 @@ mod keys {
     pub(super) const KINDS: &str = "kinds";
     pub(super) const CLUSTER_KINDS: &str = "clusterKinds";
     pub(super) const NAMESPACES: &str = "namespaces";
+    pub(super) const FROM_VALUES: &str = "fromValues";
+    pub(super) const CREATED_NAMESPACES: &str = "createdNamespaces";
     pub(super) const CHART_RBAC: &str = "chartRbac";
     pub(super) const CHART_RULES: &str = "chartRules";
     pub(super) const CHART_CLUSTER_RULES: &str = "chartClusterRules";
+    /// JSON objects.
+    pub(super) const GRANTED_RULES: &str = "grantedRules";
+    /// JSON objects.
+    pub(super) const GRANTED_BINDINGS: &str = "grantedBindings";
+    pub(super) const AGGREGATION_LABELS: &str = "aggregationLabels";
+    /// `group/resource@namespace`, with or without `/name`
+    pub(super) const PLACED: &str = "placed";
     /// `verb group/resource`
     pub(super) const LOOKUPS: &str = "lookups";
     pub(super) const CLUSTER_LOOKUPS: &str = "clusterLookups";
@@ -38,6 +48,11 @@ impl Bound {
                 keys::NAMESPACES.to_owned(),
                 lines(self.namespaces.iter().cloned()),
             ),
+            (keys::FROM_VALUES.to_owned(), pairs(&self.from_values)),
+            (
+                keys::CREATED_NAMESPACES.to_owned(),
+                lines(self.created_namespaces.iter().cloned()),
+            ),
             (keys::CHART_RBAC.to_owned(), self.chart_rbac.to_string()),
             (
                 keys::CHART_RULES.to_owned(),
@@ -46,6 +61,27 @@ impl Bound {
             (
                 keys::CHART_CLUSTER_RULES.to_owned(),
                 lines(self.chart_cluster_rules.iter().cloned()),
+            ),
+            (
+                keys::GRANTED_RULES.to_owned(),
+                lines(self.rbac.rules.iter().map(|rule| json!(rule).to_string())),
+            ),
+            (
+                keys::GRANTED_BINDINGS.to_owned(),
+                lines(
+                    self.rbac
+                        .bindings
+                        .iter()
+                        .map(|binding| json!(binding).to_string()),
+                ),
+            ),
+            (
+                keys::AGGREGATION_LABELS.to_owned(),
+                lines(self.rbac.labels.iter().cloned()),
+            ),
+            (
+                keys::PLACED.to_owned(),
+                lines(self.placed.iter().map(Placed::key)),
             ),
             (keys::LOOKUPS.to_owned(), reads(&self.lookups.namespaced)),
             (keys::CLUSTER_LOOKUPS.to_owned(), reads(&self.lookups.cluster)),
@@ -83,9 +119,21 @@ impl Bound {
             namespaced: pairs(keys::KINDS),
             cluster: pairs(keys::CLUSTER_KINDS),
             namespaces: lines(keys::NAMESPACES).map(str::to_owned).collect(),
+            from_values: pairs(keys::FROM_VALUES),
+            created_namespaces: lines(keys::CREATED_NAMESPACES).map(str::to_owned).collect(),
             chart_rbac: is_true(keys::CHART_RBAC),
             chart_rules: lines(keys::CHART_RULES).map(str::to_owned).collect(),
             chart_cluster_rules: lines(keys::CHART_CLUSTER_RULES).map(str::to_owned).collect(),
+            rbac: Rbac {
+                rules: lines(keys::GRANTED_RULES)
+                    .filter_map(|line| serde_json::from_str(line).ok())
+                    .collect(),
+                bindings: lines(keys::GRANTED_BINDINGS)
+                    .filter_map(|line| serde_json::from_str(line).ok())
+                    .collect(),
+                labels: lines(keys::AGGREGATION_LABELS).map(str::to_owned).collect(),
+            },
+            placed: lines(keys::PLACED).filter_map(Placed::of_key).collect(),
             lookups: Lookups {
                 namespaced: reads_of(lines(keys::LOOKUPS)),
                 cluster: reads_of(lines(keys::CLUSTER_LOOKUPS)),

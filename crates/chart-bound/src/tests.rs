@@ -72,6 +72,8 @@ fn the_scan_becomes_kinds_by_scope_without_the_charts_own_rbac() {
         bound,
         guessed,
         closed,
+        void: _,
+        needs: _,
     } = resolved(&[]);
     assert!(closed.is_empty(), "{closed:?}");
     assert_eq!(

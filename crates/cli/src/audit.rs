@@ -1,6 +1,7 @@
 //! `kco audit-rbac`: the most that a chart's controller may ever be granted, and whether renderings stay within that.
 
 pub(crate) mod args;
+mod grant;
 mod lookups;
 mod origins;
 
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use chart_bound::scan::{Kind, Scan, scan};
-use chart_bound::{Allowed, BuiltIn, GroupResource, Resolved};
+use chart_bound::{Allowed, BuiltIn, GroupResource, Resolved, is_ruling};
 use helm::capabilities::Capabilities;
 use helm::chart::Chart;
 use helm::engine::{Engine, Operation, ReleaseOptions, RenderOptions, Rendered};
@@ -37,13 +38,32 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
     if args.lookups {
         return lookups::run(&charts);
     }
+<<<<<<< HEAD
     if args.origins {
         return origins::run(&charts);
     }
     let allowed = Allowed::default();
     for reference in progress::counted(SCANNED, &charts) {
+=======
+    let allowed = Allowed {
+        all_kinds: true,
+        ..Allowed::default()
+    };
+    for (number, reference) in progress::counted(SCANNED, &charts).enumerate() {
+>>>>>>> grants
         let chart = chart_at::load(reference, &args.source)?;
+        let version = chart.metadata().version.clone();
         let (name, scan) = template::on_large_stack(move || Ok((chart.name().to_owned(), scan(&chart))))?;
+        if args.grant {
+            let chart = grant::Granted {
+                name: &name,
+                version: &version,
+                url: reference.contains("://").then_some(reference.as_str()),
+            };
+            let between = if number == 0 { "" } else { "---\n" };
+            out(&format!("{between}{}", grant::of(&chart, &scan)?))?;
+            continue;
+        }
         let resolved = Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system");
         out(&told(&name, &scan, &resolved))?;
     }
@@ -88,6 +108,11 @@ fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
         .kinds
         .iter()
         .filter(|kind| kind.group() == "rbac.authorization.k8s.io");
+    let ruling = bound
+        .namespaced
+        .iter()
+        .chain(&bound.cluster)
+        .filter(|kind| is_ruling(kind));
     let sections = [
         ("namespaced kinds", pairs(&bound.namespaced)),
         ("cluster-scoped kinds", pairs(&bound.cluster)),
@@ -97,8 +122,12 @@ fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
         ),
         ("looked up in the cluster", lookups.collect()),
         (
-            "needs krateo.io/allow-chart-rbac",
+            "needs krateo.io/allow-chart-rbac or a ChartGrant",
             own_rbac.map(|kind| kind.kind.clone()).collect(),
+        ),
+        (
+            "needs krateo.io/allowed-kinds or a ChartGrant (--grant)",
+            ruling.map(GroupResource::to_string).collect(),
         ),
         (
             "guessed, not served without a cluster",

@@ -232,6 +232,40 @@ fn is_inborn(resource: &Resource, verb: Verb) -> bool {
     }
 }
 
+/// True when existing grants give all that is needed for this object: the release has it, or may have it, already.
+pub fn is_granted(granted: &[Grant], needed: &Resource) -> bool {
+    let mut all: Vec<&[PolicyRule]> = Vec::new();
+    for grant in granted
+        .iter()
+        .filter(|grant| grant.namespace() == needed.namespace)
+    {
+        all.extend(match grant {
+            Grant::Namespaced(role, _) => role.rules.as_deref(),
+            Grant::Cluster(role, _) => role.rules.as_deref(),
+        });
+    }
+    let has = |list: &Option<Vec<String>>, item: &str| list.iter().flatten().any(|listed| listed == item);
+    let gives = |verb: &str| {
+        all.iter().copied().flatten().any(|rule| {
+            let names = rule.resource_names.as_deref().unwrap_or_default();
+            rule.verbs.iter().any(|listed| listed == verb)
+                && has(&rule.api_groups, &needed.group)
+                && has(&rule.resources, &needed.resource)
+                && (names.is_empty() || names.contains(&needed.name))
+        })
+    };
+    let needs = Permissions::of_resources(std::slice::from_ref(needed));
+    let verbs: BTreeSet<Verb> = needs
+        .rules
+        .values()
+        .flat_map(BTreeMap::values)
+        .flat_map(|needs| needs.by_name.values().flatten().chain(&needs.of_all))
+        .copied()
+        .collect();
+    // What every controller may do is no sign of a consent.
+    !verbs.is_empty() && verbs.iter().all(|verb| gives(verb.as_str()))
+}
+
 /// The name of a release's Roles and bindings. RBAC names may contain colons while other names may not, so these
 /// names cannot be mistaken for anybody else's.
 pub fn role_name(plural: &str, namespace: &str, release: &ReleaseName) -> String {
@@ -714,5 +748,39 @@ mod tests {
         let given = grants[0].clone().given_to(&other);
         assert_eq!(given.subjects()[0].namespace.as_deref(), Some("elsewhere"));
         assert_eq!(given.given_to(&account), grants[0]);
+    }
+
+    #[test]
+    fn what_is_granted_is_told_from_what_is_not() {
+        let hook = |name: &str, verbs: &[Verb]| {
+            Resource::new(
+                "admissionregistration.k8s.io",
+                "v1",
+                "mutatingwebhookconfigurations",
+                "",
+                name,
+                verbs,
+            )
+        };
+        let account = Account {
+            namespace: "krateo".into(),
+            name: "webs".into(),
+        };
+        let granted =
+            Permissions::of_resources(&[hook("a", &MANAGE)]).grants("r", &account, &BTreeMap::new());
+        let check = |needed: Resource, expected: bool| {
+            assert_eq!(is_granted(&granted, &needed), expected, "{needed:?}");
+        };
+        check(hook("a", &MANAGE), true);
+        check(hook("a", &REMOVE), true);
+        check(hook("a", &[]), true);
+        check(hook("b", &MANAGE), false);
+        check(hook("b", &REMOVE), false);
+        let elsewhere = Resource::new("", "v1", "nodes", "", "a", &REMOVE);
+        check(elsewhere, false);
+        // Controllers write roles and read definitions without a grant.
+        let role = Resource::new("rbac.authorization.k8s.io", "v1", "clusterroles", "", "a", &WRITE);
+        check(role, false);
+        assert!(!is_granted(&[], &hook("a", &MANAGE)));
     }
 }

@@ -100,7 +100,10 @@ fn the_page_of_resources_is_generated_from_the_types() {
                     have the fields of the chart's `values.schema.json` below `spec`, and the status of \
                     [Composition](#composition). Generated from the code by `make reference`.\n"
         .to_owned();
-    for crd in [api::definition::crd()].into_iter().chain(api::mesh::crds()) {
+    for crd in [api::definition::crd(), api::grant::crd()]
+        .into_iter()
+        .chain(api::mesh::crds())
+    {
         describe(&mut page, &crd);
     }
     let version = ServedVersion::of_chart("1.0.0").unwrap();

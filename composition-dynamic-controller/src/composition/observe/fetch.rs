@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use api::Composition;
 use api::inspection::Resource;
-use chart_bound::Outside;
+use chart_bound::{GroupResource, Outside};
 use cluster::{Cluster, ObjectId};
-use composition::permissions::Grant;
+use composition::permissions::{self, Grant};
 use composition::plan::{self, Release, Rights};
 use composition::{OfferedName, ReleaseName};
 use helm_client::records;
@@ -243,7 +243,9 @@ async fn finish(
     };
     let outside = match &intention {
         Some(intention) if !rights.are_in_place() => {
-            let all = [&intention.touched[..], &touched].concat();
+            let mut all = [&intention.touched[..], &touched].concat();
+            // A release keeps what it has, also if it would need consent today.
+            all.retain(|needed| !is_kept(needed, &rights.granted));
             outside(composition, &all, &mut held, ctx.own_bound(), &ctx.queue).await?
         }
         // Permissions that are granted already are within the bound.
@@ -366,6 +368,14 @@ async fn standing(
         .after_another_render(desired, &another.desired)
         .await
         .map_err(Error::Release)
+}
+
+/// True for an object of a kind that needs consent, which the release was granted before. Roles and bindings of the chart
+/// are judged by the API server when they are written.
+fn is_kept(needed: &Resource, granted: &[Grant]) -> bool {
+    needed.group != "rbac.authorization.k8s.io"
+        && chart_bound::is_ruling(&GroupResource::new(&needed.group, &needed.resource))
+        && permissions::is_granted(granted, needed)
 }
 
 /// What is needed beyond the bound: for the objects that the chart touches, and to remove those that a former version

@@ -147,7 +147,7 @@ impl Roles {
 /// The namespaces besides the composition's own in which a release of this type can have roles; the empty one is the
 /// cluster.
 pub(super) async fn reach(bound: OwnBound<'_>) -> Result<BTreeSet<String>, cluster::Error> {
-    let mut namespaces = bound.written().await?.namespaces;
+    let mut namespaces = bound.written().await?.reach();
     namespaces.insert(String::new());
     Ok(namespaces)
 }

@@ -10,6 +10,7 @@ mod document;
 mod effects;
 mod evaluate;
 mod possible;
+mod roles;
 mod steps;
 mod walk;
 
@@ -24,10 +25,12 @@ use helm::chart::Chart;
 use serde_json::Value;
 
 use self::charts::ChartNode;
-use self::document::{Finding, Rule};
+use self::document::{Finding, Rule as FoundRule};
 use self::effects::Defines;
 use self::possible::{Alternative, Hole, Possible};
 use self::walk::Walk;
+
+pub use self::roles::{Aggregation, Binding, NAMESPACE, Name, RELEASE, RoleRef, Rule, Subject};
 
 /// Everything that a chart can touch, as far as its trees show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,10 +45,20 @@ pub struct Scan {
     pub text_lookups: BTreeMap<Kind, Reads>,
     /// Namespaces that it names, other than that of the release.
     pub namespaces: BTreeSet<String>,
-    /// What the Roles in the chart allow: `verb group/resource`.
+    /// What the Roles in the chart allow: the lines of [`Rule::lines`].
     pub rules: BTreeSet<String>,
     /// What the `ClusterRole`s in the chart allow.
     pub cluster_rules: BTreeSet<String>,
+    /// The rules of the Roles in the chart.
+    pub role_rules: BTreeSet<Rule>,
+    /// The rules of the `ClusterRole`s in the chart.
+    pub cluster_role_rules: BTreeSet<Rule>,
+    /// The `ClusterRole`s in the chart that have the rules of others.
+    pub aggregations: BTreeSet<Aggregation>,
+    /// The bindings in the chart.
+    pub bindings: BTreeSet<Binding>,
+    /// Names of the Namespaces in the chart, where they are literal.
+    pub created_namespaces: BTreeSet<String>,
     /// What could not be determined, and where.
     pub unresolved: BTreeSet<Unresolved>,
 }
@@ -210,7 +223,7 @@ impl Scan {
     }
 
     /// Rules of a role whose kind comes after them, or is not known, count for both kinds of role.
-    fn take_rule(&mut self, kind: Option<&str>, rule: &Rule) {
+    fn take_rule(&mut self, kind: Option<&str>, rule: &FoundRule) {
         for verb in &rule.verbs {
             for group in &rule.groups {
                 let rights = rule

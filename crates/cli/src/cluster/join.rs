@@ -121,12 +121,15 @@ async fn rules(args: &Join, chart: Option<Chart>, target: &Cluster) -> Result<Ve
     let scan = template::on_large_stack(move || Ok(scan(&chart)))?;
     let allowed = Allowed {
         chart_rbac: args.allow_chart_rbac,
+        all_kinds: true,
         ..Allowed::default()
     };
     let Resolved {
         bound,
         guessed,
         closed: _,
+        void: _,
+        needs: _,
     } = Resolved::new(&scan, &allowed, &served, &args.target.account_namespace);
     for line in guessed {
         warn(&line);

@@ -47,8 +47,10 @@ pub(super) fn of_chart(bound: Option<&Bound>) -> Result<Vec<Value>> {
                      target that holds what the chart needs, and name it with --cluster-role"
                 );
             }
-            // `verb group/resource`; the group is empty for the core group.
-            let (verb, kind) = held.split_once(' ').unwrap_or((held, ""));
+            // `verb group/resource`, with a name where the chart has one; the group is empty for the core group.
+            let mut parts = held.split(' ');
+            let verb = parts.next().unwrap_or_default();
+            let kind = parts.next().unwrap_or_default();
             let (group, resource) = kind.split_once('/').unwrap_or(("", kind));
             let kind = GroupResource::new(group, resource);
             rights.entry(kind).or_default().insert(verb.to_owned());

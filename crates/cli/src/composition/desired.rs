@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use api::inspection::Resource;
-use api::{Composition, CompositionDefinition};
+use api::{ChartGrant, Composition, CompositionDefinition};
+use chart_bound::grant::{Applicant, Consent};
 use chart_bound::{Allowed, Resolved};
 use chart_bound::{Bound, scan};
 use charts::source::Limits;
@@ -143,11 +144,28 @@ async fn bound(
         "the controller's policy cannot be read, so what it may look up is taken from the chart and the definition",
     );
     let annotations = definition.metadata.annotations.clone().unwrap_or_default();
-    let allowed = Allowed::of(&annotations)?;
+    let to = Applicant {
+        namespace: definition.metadata.namespace.as_deref().unwrap_or_default(),
+        name: definition.metadata.name.as_deref().unwrap_or_default(),
+        source: &definition.spec.chart,
+        version: &chart.version,
+        digest: &chart.digest,
+    };
+    let consent = Consent::of(&grants(session).await?, to);
+    let allowed = Allowed::of(&annotations)?.and(consent);
     let served = ServedKinds(session.cluster.discovery().served(SERVED_AGE).await?);
     let scanned = chart.clone();
     let scan = tokio::task::spawn_blocking(move || scan::scan(scanned.chart())).await?;
     Ok(Resolved::new(&scan, &allowed, &served, krateo_namespace).bound)
+}
+
+/// The grants of the cluster; none where their type does not exist, or the person may not read them.
+async fn grants(session: &Session) -> Result<Vec<ChartGrant>, cluster::Error> {
+    let resource = ResourceId::of::<ChartGrant>();
+    match session.cluster.list(&resource, Selector::default()).await {
+        Err(error) if error.is_forbidden() || error.is_not_found() => Ok(Vec::new()),
+        grants => grants,
+    }
 }
 
 /// The definition that the composition's labels name, or the only one that serves its type.
