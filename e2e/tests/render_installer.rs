@@ -15,11 +15,13 @@ const VERSION: &str = "1.2.3";
 const GROUP: &str = "composition.krateo.io";
 
 /// The objects of the engine's own chart in a release, apart from those in its `crds/`.
-const ENGINE: [&str; 20] = [
+const ENGINE: [&str; 22] = [
     "PodDisruptionBudget/installer-core-provider",
     "ServiceAccount/installer-core-provider",
     "ServiceAccount/installer-core-provider-chart-inspector",
     "ClusterRole/installer-core-provider",
+    "ClusterRole/installer-core-provider-approver",
+    "ClusterRole/installer-core-provider-approver-definitions",
     "ClusterRole/installer-core-provider-chart-inspector",
     "ClusterRoleBinding/installer-core-provider",
     "ClusterRoleBinding/installer-core-provider-chart-inspector",
@@ -33,8 +35,8 @@ const ENGINE: [&str; 20] = [
     "ValidatingAdmissionPolicyBinding/installer-core-provider-compositions-max-name-length-policy",
     "ValidatingAdmissionPolicy/installer-core-provider-labelled",
     "ValidatingAdmissionPolicyBinding/installer-core-provider-labelled",
-    "ValidatingAdmissionPolicy/installer-core-provider-adoption",
-    "ValidatingAdmissionPolicyBinding/installer-core-provider-adoption",
+    "ValidatingAdmissionPolicy/installer-core-provider-approvals",
+    "ValidatingAdmissionPolicyBinding/installer-core-provider-approvals",
     "CustomResourceDefinition/compositiondefinitions.core.krateo.io",
 ];
 
