@@ -101,8 +101,8 @@ pub(crate) struct Args {
         default_value = "60s"
     )]
     pub(crate) max_error_retry_interval: GoDuration,
-    /// Hold additional permissions until the composition's annotation `krateo.io/approved-permissions` contains their
-    /// digest.
+    /// Hold additional permissions of all compositions until somebody approves them, by the annotation
+    /// `krateo.io/approved-permissions`; a definition asks for it by `krateo.io/approve-permissions`.
     #[arg(
         long,
         env = "COMPOSITION_CONTROLLER_APPROVE_PERMISSIONS",

@@ -55,7 +55,7 @@ impl Target {
 
     /// Name of the `ClusterRole` that lists the namespaces with compositions.
     pub fn namespaces_role(&self) -> String {
-        format!("{}-namespaces", self.base_name())
+        self.name_of(Asset::NamespacesClusterRole)
     }
 
     /// Name of a role that nobody may write: a refused dry run shows that the policy is in force.
@@ -77,7 +77,11 @@ impl Target {
 
     /// Name of the Deployment.
     pub fn deployment_name(&self) -> String {
-        format!("{}-controller", self.base_name())
+        self.name_of(Asset::Deployment)
+    }
+
+    fn name_of(&self, asset: Asset) -> String {
+        format!("{}{}", self.base_name(), suffix(asset).unwrap_or_default())
     }
 }
 
@@ -332,6 +336,51 @@ pub fn noted_bound(policy: &Value) -> Bound {
 /// is cluster-scoped, so tenants can neither forge nor hide one.
 pub const MARK_SUFFIX: &str = "-provider";
 
+/// What the name of an asset's object has after the prefix of its bundle; `None` for the key, which all versions of a type
+/// share. The templates spell these names out, and a test compares them with this list.
+fn suffix(asset: Asset) -> Option<&'static str> {
+    Some(match asset {
+        Asset::ReleaseKey => return None,
+        Asset::ServiceAccount
+        | Asset::ClusterRole
+        | Asset::ClusterRoleBinding
+        | Asset::Role
+        | Asset::RoleBinding
+        | Asset::ValidatingWebhook => "",
+        Asset::ProviderClusterRole
+        | Asset::ProviderClusterRoleBinding
+        | Asset::ProviderRole
+        | Asset::ProviderRoleBinding => MARK_SUFFIX,
+        Asset::BoundConfigMap => "-bound",
+        Asset::GrantsPolicy | Asset::GrantsPolicyBinding => "-grants",
+        Asset::BundlesPolicy | Asset::BundlesPolicyBinding => "-bundles",
+        Asset::OwnPolicy | Asset::OwnPolicyBinding => "-own",
+        Asset::ClusterRolesPolicy | Asset::ClusterRolesPolicyBinding => "-clusterroles",
+        Asset::RolesPolicy | Asset::RolesPolicyBinding => "-roles",
+        Asset::ApproverClusterRole => "-approver",
+        Asset::InspectorClusterRole | Asset::InspectorClusterRoleBinding => "-inspector",
+        Asset::NamespacesClusterRole | Asset::NamespacesClusterRoleBinding => "-namespaces",
+        Asset::ReleaseKeyRole | Asset::ReleaseKeyRoleBinding => "-release-key",
+        Asset::SecretRole | Asset::SecretRoleBinding => "-secret",
+        Asset::ConfigMap => "-configmap",
+        Asset::JsonSchemaConfigMap => "-jsonschema-configmap",
+        Asset::Service => "-controller-service",
+        Asset::Deployment => "-controller",
+    })
+}
+
+/// The ending of a version's name with which objects of its bundle could have the names of another version's:
+/// `v1-0-0-inspector` has a role of the name that the inspector's role of `v1-0-0` has.
+///
+/// That is an ending that is a suffix, or that makes one suffix of another, as `-jsonschema` does of `-configmap`. Plurals
+/// contain no dash, so two types never have the same names.
+pub fn reserved_ending(version: &str) -> Option<&'static str> {
+    let suffixes = || Asset::ALL.into_iter().filter_map(suffix);
+    let mut endings =
+        suffixes().flat_map(|long| suffixes().filter_map(move |short| long.strip_suffix(short)));
+    endings.find(|ending| !ending.is_empty() && version.ends_with(ending))
+}
+
 /// An object of a bundle, and the stage in which it is applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object {
@@ -370,6 +419,7 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "definitionNamespace": target.definition_namespace,
         "webhookClientConfig": target.judged_at,
         "caBundle": target.judged_at.as_ref().map(|client| &client["caBundle"]),
+        "approvals": annotations::APPROVALS,
         "bound": target.bound.bound.data(),
         "lookups": lookups(&target.bound.bound),
         "allowedDefinitions": allowed_definitions(&target.bound.bound),
@@ -471,6 +521,8 @@ fn object(asset: Asset, text: &str) -> Result<Value, Error> {
 #[cfg(test)]
 pub(crate) mod tests {
     use chart_bound::scan::Reads;
+    use crdgen::{Names, ServedVersion};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -545,6 +597,7 @@ pub(crate) mod tests {
                 "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-grants",
                 "ClusterRole/fireworksapps-v1-1-6",
                 "ClusterRoleBinding/fireworksapps-v1-1-6",
+                "ClusterRole/fireworksapps-v1-1-6-approver",
                 "ClusterRole/fireworksapps-v1-1-6-inspector",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-inspector",
                 "ClusterRole/fireworksapps-v1-1-6-namespaces",
@@ -859,11 +912,177 @@ pub(crate) mod tests {
         let own = policy("own");
         assert_eq!(own["objectSelector"], Value::Null);
         for (group, plural) in [
-            ("composition.krateo.io", "fireworksapps"),
+            // Of every type, because a chart may bring compositions of others.
+            ("composition.krateo.io", "*"),
             ("core.krateo.io", "compositiondefinitions"),
             ("", "secrets"),
         ] {
             assert!(covers(&own, group, plural), "{plural} is not covered");
+        }
+    }
+
+    #[test]
+    fn the_templates_spell_the_names_as_the_list_of_suffixes_does() {
+        let target = target();
+        for (asset, object) in Asset::ALL.into_iter().zip(most()) {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            match suffix(asset) {
+                Some(_) => assert_eq!(name, target.name_of(asset), "{asset:?}"),
+                None => assert!(!name.starts_with(&target.base_name()), "{asset:?}"),
+            }
+        }
+        assert_eq!(target.policy_name(), target.name_of(Asset::GrantsPolicy));
+    }
+
+    #[test]
+    fn policies_name_every_approval() {
+        let listed = annotations::APPROVALS.map(|name| format!("'{name}'")).join(", ");
+        let chart = include_str!("../../charts/core-provider/templates/admission.yaml");
+        let lists: Vec<_> = chart.match_indices("['krateo.io/adopt', ").collect();
+        assert_eq!(lists.len(), 2);
+        for (place, _) in lists {
+            let text = &chart[place..];
+            let list = text[1..text.find(']').unwrap()].split_whitespace();
+            assert_eq!(list.collect::<Vec<_>>().join(" "), listed);
+        }
+        let objects = objects(&target(), &platform());
+        let name = "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own";
+        let own = objects.iter().find(|o| named(o) == name).unwrap();
+        let variables = own["spec"]["variables"].as_array().unwrap();
+        let approvals = variables
+            .iter()
+            .find(|variable| variable["name"] == "approvals")
+            .unwrap();
+        let approvals: Value = serde_json::from_str(approvals["expression"].as_str().unwrap()).unwrap();
+        assert_eq!(approvals, json!(annotations::APPROVALS));
+    }
+
+    #[test]
+    fn approvers_of_the_chart_may_approve_on_the_type() {
+        let objects = objects(&target(), &platform());
+        let name = "ClusterRole/fireworksapps-v1-1-6-approver";
+        let role = objects.iter().find(|o| named(o) == name).unwrap();
+        let rule = json!({"apiGroups": ["composition.krateo.io"], "resources": ["fireworksapps"], "verbs": ["approve"]});
+        assert_eq!(role["rules"], json!([rule]));
+        let label = "rbac.authorization.k8s.io/aggregate-to-krateo-approver";
+        assert_eq!(role["metadata"]["labels"][label], "true");
+        let chart = include_str!("../../charts/core-provider/templates/core-provider-rbac.yaml");
+        assert_eq!(
+            chart.matches(&format!("{label}: \"true\"")).count(),
+            2,
+            "the selector and the role for definitions"
+        );
+    }
+
+    /// The ids of the objects of a bundle, with those that only some bundles have.
+    fn owned(resource: &str, version: &str) -> BTreeSet<String> {
+        let mut target = target();
+        target.resource = resource.into();
+        target.version = version.into();
+        target.judged_at = Some(json!({"url": "https://host:9443/validate", "caBundle": "Yg=="}));
+        target.secrets = BTreeMap::from([("krateo-system".into(), ["ca".to_owned()].into())]);
+        target.bound.bound.chart_rbac = true;
+        objects(&target, &platform()).iter().map(named).collect()
+    }
+
+    /// Parts of suffixes, and others.
+    const WORDS: &[&str] = &[
+        "inspector",
+        "namespaces",
+        "provider",
+        "release",
+        "key",
+        "jsonschema",
+        "configmap",
+        "controller",
+        "service",
+        "bound",
+        "own",
+        "roles",
+        "approver",
+        "secret",
+        "shard",
+        "rc",
+        "0",
+        "1",
+    ];
+
+    fn any_word() -> impl Strategy<Value = &'static str> {
+        proptest::sample::select(WORDS)
+    }
+
+    /// The version of a chart: a few words after a number.
+    fn any_version() -> impl Strategy<Value = String> {
+        let words = proptest::collection::vec(any_word(), 0..3);
+        ("[01]\\.0\\.0", words).prop_map(|(number, words)| words.into_iter().fold(number, longer))
+    }
+
+    /// The version with one more word.
+    fn longer(version: String, word: &str) -> String {
+        let sign = if version.contains('-') { '.' } else { '-' };
+        format!("{version}{sign}{word}")
+    }
+
+    fn any_chart() -> impl Strategy<Value = (&'static str, String)> {
+        let name = proptest::sample::select(&["web", "web-v1", "webs", "v1"][..]);
+        (name, any_version())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        /// Two definitions own an object of the same name only if they are of one type and version, or if a version is
+        /// reserved: either way one is not carried out. All versions of a type share its key.
+        #[test]
+        fn two_definitions_own_no_object_of_the_same_name(
+            one in any_chart(),
+            other in any_chart(),
+            // In half of the cases the other one has the version of the first with one more word.
+            word in proptest::option::of(any_word()),
+        ) {
+            let other = word.map_or(other, |word| (one.0, longer(one.1.clone(), word)));
+            let [one, other] = [one, other].map(|(chart, version)| {
+                (Names::of_chart(chart).unwrap().plural, ServedVersion::of_chart(&version).unwrap().to_string())
+            });
+            prop_assume!(one != other);
+            prop_assume!([&one, &other].iter().all(|(_, version)| reserved_ending(version).is_none()));
+            let of = |(resource, version): &(String, String)| owned(resource, version);
+            let shared: Vec<String> = of(&one).intersection(&of(&other)).cloned().collect();
+            let key = format!("Secret/{}", release_key::secret_name(&one.0, "composition.krateo.io"));
+            let expected: Vec<String> = (one.0 == other.0).then_some(key).into_iter().collect();
+            prop_assert_eq!(shared, expected, "{:?} {:?}", one, other);
+            let leases = |(resource, version): &(String, String)| -> BTreeSet<String> {
+                cluster::shard_leases(&format!("{resource}-{version}"), 2).into_iter().collect()
+            };
+            prop_assert!(leases(&one).is_disjoint(&leases(&other)));
+        }
+    }
+
+    #[test]
+    fn a_version_with_a_suffix_would_own_objects_of_another() {
+        for ending in [
+            "-inspector",
+            "-provider",
+            "-release-key",
+            "-jsonschema",
+            "-secret",
+            "-approver",
+        ] {
+            let version = format!("v1-0-0{ending}");
+            assert!(reserved_ending(&version).is_some(), "{version}");
+            let shared = owned("webs", &version)
+                .intersection(&owned("webs", "v1-0-0"))
+                .count();
+            assert!(shared > 1, "{version} shares only the key of the type");
+        }
+        for version in [
+            "v1-0-0",
+            "v1-0-0-rc-1",
+            "v1-0-0-inspectors",
+            "v1-0-0-key",
+            "v1-0-0-service",
+        ] {
+            assert_eq!(reserved_ending(version), None, "{version}");
         }
     }
 

@@ -40,6 +40,8 @@ pub enum Asset {
     Role,
     /// Binds it to its account.
     RoleBinding,
+    /// Lets approvers approve on the controller's type.
+    ApproverClusterRole,
     /// Permissions of chart-inspector on the controller's type.
     InspectorClusterRole,
     /// Binds it to its account.
@@ -100,7 +102,7 @@ impl Asset {
     /// All templates, in the order in which their objects are applied, except that the first controller of a version is
     /// applied before its permissions. They are removed in reverse order, so that the controller's mark is removed last.
     /// The bound and its policies are applied before the controller gets any permission.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::ProviderClusterRole,
         Self::ProviderClusterRoleBinding,
         Self::ProviderRole,
@@ -120,6 +122,7 @@ impl Asset {
         Self::GrantsPolicyBinding,
         Self::ClusterRole,
         Self::ClusterRoleBinding,
+        Self::ApproverClusterRole,
         Self::InspectorClusterRole,
         Self::InspectorClusterRoleBinding,
         Self::NamespacesClusterRole,
@@ -160,6 +163,7 @@ impl Asset {
             | Self::ClusterRoleBinding
             | Self::Role
             | Self::RoleBinding
+            | Self::ApproverClusterRole
             | Self::InspectorClusterRole
             | Self::InspectorClusterRoleBinding
             | Self::NamespacesClusterRole
@@ -212,6 +216,7 @@ impl Asset {
             Self::ClusterRoleBinding => asset!("cdc-rbac/clusterrolebinding.yaml"),
             Self::Role => asset!("cdc-rbac/compositiondefinition-role.yaml"),
             Self::RoleBinding => asset!("cdc-rbac/compositiondefinition-rolebinding.yaml"),
+            Self::ApproverClusterRole => asset!("cdc-rbac/approver-clusterrole.yaml"),
             Self::InspectorClusterRole => asset!("cdc-rbac/inspector-clusterrole.yaml"),
             Self::InspectorClusterRoleBinding => asset!("cdc-rbac/inspector-clusterrolebinding.yaml"),
             Self::NamespacesClusterRole => asset!("cdc-rbac/namespaces-clusterrole.yaml"),

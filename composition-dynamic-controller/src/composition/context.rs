@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::{Composition, annotations, labels};
 use charts::Charts;
 use cluster::{Cluster, ResourceId};
+use composition::approval::is_demanded;
 use composition::plan::Growth;
 use composition::{Account, Schemas};
 use helm_client::authenticity::{Parent, RecordKeys};
@@ -64,7 +65,7 @@ pub(crate) struct Context {
     pub(crate) account: Account,
     pub(crate) krateo_namespace: String,
     pub(crate) safe_release_name: bool,
-    /// Whether additional permissions are granted at once or need approval.
+    /// Whether additional permissions of all compositions need an approval, whatever definitions say.
     pub(crate) growth: Growth,
     pub(crate) ready_means: ReadyMeans,
     pub(crate) max_history: i64,
@@ -107,6 +108,15 @@ impl Context {
         };
         let key = Key::of_composition(composition);
         releases.parked_at(Arc::new(Seat::new(&self.queue, &key)))
+    }
+
+    /// Whether additional permissions of a composition are granted at once or need an approval.
+    pub(super) fn growth_of(&self, composition: &Composition) -> Growth {
+        if is_demanded(composition, self.origin.definitions()) {
+            Growth::Approved
+        } else {
+            self.growth
+        }
     }
 
     /// The bound of this controller, and where it is read.

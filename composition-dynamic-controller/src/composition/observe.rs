@@ -30,5 +30,5 @@ pub(super) async fn observe(
     ctx: &Context,
 ) -> Result<Observed, Error> {
     let fetched = fetch::fetch(composition, memory, ctx).await?;
-    Ok(derive::derive(composition, fetched, ctx.growth))
+    Ok(derive::derive(composition, fetched))
 }

@@ -59,6 +59,14 @@ impl Origin {
         }
     }
 
+    /// All definitions; none for a fixed chart.
+    pub(super) fn definitions(&self) -> Vec<Arc<CompositionDefinition>> {
+        match self {
+            Self::Definitions(definitions) => definitions.all(),
+            Self::Fixed(_) => Vec::new(),
+        }
+    }
+
     /// True for a fixed chart.
     pub(super) fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed(_))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, finalizers, labels};
-use cluster::{Access, Apply, Cluster, Delete, Goal, ObjectId, Propagation, ResourceId, Selector};
+use cluster::{Access, Applied, Apply, Cluster, Delete, Goal, ObjectId, Propagation, ResourceId, Selector};
 use crdgen::CustomResourceDefinition;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -51,6 +51,11 @@ pub(crate) enum Error {
     #[error("could not apply the controller's objects")]
     Bundle(#[source] cluster::Error),
     #[error(
+        "{id} belongs to CompositionDefinition {owner}: it is left alone until that one gives it up; if that does not happen, \
+         give the chart another version"
+    )]
+    Anothers { id: Box<ObjectId>, owner: String },
+    #[error(
         "policy {policy} is not in force {IN_FORCE_WITHIN:?} after it was written: without it the controller gets no rights"
     )]
     NotInForce { policy: String },
@@ -82,7 +87,7 @@ impl Error {
             | Self::Retire { source: error, .. } => error.is_transient(),
             Self::Role(_) => false,
             // No watch tells us when that changes.
-            Self::NoNamespace { .. } | Self::NotInForce { .. } => true,
+            Self::NoNamespace { .. } | Self::NotInForce { .. } | Self::Anothers { .. } => true,
         }
     }
 }
@@ -113,7 +118,6 @@ async fn take(
     ctx: &Context,
 ) -> Result<Option<String>, Error> {
     let cluster = &ctx.cluster;
-    let manager = Apply::by(FIELD_MANAGER).force();
     match step {
         Step::Hold => {
             let id = id_of(definition).map_err(Error::Mark)?;
@@ -124,7 +128,7 @@ async fn take(
         }
         Step::Grant(id, object) => {
             cluster
-                .apply(id, object, &manager)
+                .apply(id, object, &Apply::by(FIELD_MANAGER).force())
                 .await
                 .map_err(|error| ungranted(id, error))?;
             Ok(Some(format!("applied {id}")))
@@ -143,7 +147,7 @@ async fn take(
         } => prove(policy, role, edition, cluster).await.map(|()| None),
         Step::Type(wanted) => serve(wanted, cluster).await.map_err(Error::Type).map(Some),
         Step::Apply(id, object) => {
-            let applied = cluster.apply(id, object, &manager).await.map_err(Error::Bundle)?;
+            let applied = apply_own(id, object, definition, &ctx.platform, cluster).await?;
             ctx.placed.note(id, object, &applied.object);
             Ok(Some(format!("applied {id}")))
         }
@@ -193,8 +197,58 @@ fn ungranted(id: &ObjectId, error: cluster::Error) -> Error {
     }
 }
 
-/// How often a removal is tried again after a conflict.
-const REMOVALS: u32 = 5;
+/// How often a removal or a write of an own object is tried after a conflict.
+const ATTEMPTS: u32 = 5;
+
+/// Applies an object of the bundle in the resource version that was read, unless it belongs to another definition, as
+/// [`remove_own`] does not delete such an object. One of a definition that is gone is taken over: with the deletion policy
+/// `orphan`, its controller stays for the next one.
+async fn apply_own(
+    id: &ObjectId,
+    object: &Value,
+    definition: &CompositionDefinition,
+    platform: &Platform,
+    cluster: &Cluster,
+) -> Result<Applied, Error> {
+    let how = Apply::by(FIELD_MANAGER).force();
+    if !is_ours_to_label(id, platform) {
+        return cluster.apply(id, object, &how).await.map_err(Error::Bundle);
+    }
+    let mut attempt = 1;
+    loop {
+        let mut object = object.clone();
+        let live = cluster.get_metadata(id).await.map_err(Error::Bundle)?;
+        if let Some(owner) = live.as_ref().and_then(|live| other_owner(live, definition))
+            && is_there(&owner, cluster).await.map_err(Error::Bundle)?
+        {
+            return Err(Error::Anothers {
+                id: Box::new(id.clone()),
+                owner: format!("{}/{}", owner.namespace, owner.name),
+            });
+        }
+        if let Some(version) = live.and_then(|live| live.resource_version()) {
+            object["metadata"]["resourceVersion"] = version.into();
+        }
+        match cluster.apply(id, &object, &how).await {
+            Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+            applied => return applied.map_err(Error::Bundle),
+        }
+    }
+}
+
+/// True while a definition exists that labels name.
+async fn is_there(owner: &Owner, cluster: &Cluster) -> Result<bool, cluster::Error> {
+    let all: Vec<CompositionDefinition> = cluster
+        .list(&ResourceId::of::<CompositionDefinition>(), Selector::default())
+        .await?;
+    Ok(all.iter().any(|definition| Owner::of(definition) == *owner))
+}
+
+/// True where only admins can have written the labels of objects.
+fn is_ours_to_label(id: &ObjectId, platform: &Platform) -> bool {
+    id.namespace()
+        .is_none_or(|place| place == platform.krateo_namespace)
+}
 
 /// Deletes an object, unless it belongs to another definition by now.
 ///
@@ -217,7 +271,7 @@ async fn remove(
             let Some(policy) = listed(id, &ctx.cluster).await.map_err(Error::Remove)? else {
                 return Ok(None);
             };
-            if is_anothers(&policy, definition) {
+            if other_owner(&policy, definition).is_some() {
                 return Ok(None);
             }
             let label = |name: &str| policy.labels().get(name).map_or("", String::as_str);
@@ -257,10 +311,7 @@ async fn remove_own(
     cluster: &Cluster,
 ) -> Result<bool, cluster::Error> {
     let how = Delete::with(Propagation::Background);
-    let is_ours_to_label = id
-        .namespace()
-        .is_none_or(|place| place == platform.krateo_namespace);
-    if !is_ours_to_label || id.resource().group == COMPOSITION_GROUP {
+    if !is_ours_to_label(id, platform) || id.resource().group == COMPOSITION_GROUP {
         cluster.delete(id, &how).await?;
         return Ok(true);
     }
@@ -268,23 +319,23 @@ async fn remove_own(
         let Some(live) = cluster.get_metadata(id).await? else {
             return Ok(true);
         };
-        if is_anothers(&live, definition) {
+        if other_owner(&live, definition).is_some() {
             return Ok(false);
         }
         let version = live.resource_version().unwrap_or_default();
         match cluster.delete(id, &how.resource_version(&version)).await {
-            Err(error) if error.is_conflict() && round < REMOVALS => {}
+            Err(error) if error.is_conflict() && round < ATTEMPTS => {}
             removed => return removed.map(|_| true),
         }
     }
     Ok(true)
 }
 
-/// True for an object of another definition's bundle.
-fn is_anothers(object: &PartialObjectMeta, definition: &CompositionDefinition) -> bool {
-    let owner = Owner::of_object(object);
-    object.labels().contains_key(labels::CONTROLLER_RESOURCE)
-        && owner.is_some_and(|owner| owner != Owner::of(definition))
+/// The other definition to whose bundle the object belongs.
+fn other_owner(object: &PartialObjectMeta, definition: &CompositionDefinition) -> Option<Owner> {
+    let is_of_bundle = object.labels().contains_key(labels::CONTROLLER_RESOURCE);
+    let owner = Owner::of_object(object).filter(|_| is_of_bundle)?;
+    (owner != Owner::of(definition)).then_some(owner)
 }
 
 /// Finds a policy or policy binding by listing, which needs no permission for its name.
@@ -315,10 +366,7 @@ async fn regain(
             labels.remove(labels::CONTROLLER_NAMESPACE);
         }
         let own = cluster.locate(&object, None).await.map_err(Error::Remove)?;
-        cluster
-            .apply(&own, &object, &Apply::by(FIELD_MANAGER).force())
-            .await
-            .map_err(Error::Remove)?;
+        apply_own(&own, &object, definition, installation.platform, cluster).await?;
     }
     let needed = [Access::to("delete", id.resource(), id.namespace()).named(id.name())];
     cluster
@@ -484,7 +532,84 @@ pub(super) fn id_of(definition: &CompositionDefinition) -> Result<ObjectId, clus
 
 #[cfg(test)]
 mod tests {
+    use cluster::scripted::Script;
+    use http::Method;
+
     use super::*;
+    use crate::bundle::tests::platform;
+    use crate::definition::fixtures;
+
+    const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/webs-v1-0-0";
+    const DEFINITIONS: &str = "/apis/core.krateo.io/v1alpha1/compositiondefinitions?limit=10";
+
+    /// Definition `name` of namespace `defs`.
+    fn named(name: &str) -> CompositionDefinition {
+        let mut definition = fixtures::definition();
+        definition.metadata.name = Some(name.into());
+        definition.metadata.namespace = Some("defs".into());
+        definition
+    }
+
+    /// The role as it is found, with the labels of a definition.
+    fn role_of(name: &str) -> Value {
+        json!({"metadata": {"name": "webs-v1-0-0", "resourceVersion": "7", "labels": {
+            labels::CONTROLLER_RESOURCE: "webs", labels::DEFINITION_NAMESPACE: "defs", labels::DEFINITION_NAME: name,
+        }}})
+    }
+
+    async fn applied(script: &Script) -> Result<Applied, Error> {
+        let id = ObjectId::of::<ClusterRole>(None, "webs-v1-0-0").unwrap();
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                          "metadata": {"name": "webs-v1-0-0"}});
+        apply_own(&id, &role, &named("web"), &platform(), &script.cluster()).await
+    }
+
+    fn written(script: Script, version: &'static str) -> Script {
+        let check = move |sent: &Value| assert_eq!(sent["metadata"]["resourceVersion"], version);
+        let url = format!("{ROLE}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict&force=true");
+        script.on(Method::PATCH, &url, check, 200, role_of("web"))
+    }
+
+    #[tokio::test]
+    async fn an_object_of_another_definition_is_left_alone_while_that_exists() {
+        let list = |names: &[&str]| {
+            let items: Vec<_> = names.iter().map(|name| json!(named(name))).collect();
+            json!({"metadata": {}, "items": items})
+        };
+        let script = Script::new("the other exists")
+            .get(ROLE, role_of("other"))
+            .get(DEFINITIONS, list(&["web", "other"]));
+        let refused = applied(&script).await.unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("belongs to CompositionDefinition defs/other")
+        );
+        script.finish();
+
+        let script = Script::new("the other is gone")
+            .get(ROLE, role_of("other"))
+            .get(DEFINITIONS, list(&["web"]));
+        let script = written(script, "7");
+        assert!(applied(&script).await.is_ok());
+        script.finish();
+
+        let script = written(Script::new("it is ours").get(ROLE, role_of("web")), "7");
+        assert!(applied(&script).await.is_ok());
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn an_object_that_another_took_in_between_is_read_again() {
+        let url = format!("{ROLE}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict&force=true");
+        let script = Script::new("taken in between")
+            .get(ROLE, role_of("web"))
+            .refuse(Method::PATCH, &url, 409, "Conflict", "modified")
+            .get(ROLE, role_of("other"))
+            .get(DEFINITIONS, json!({"metadata": {}, "items": [named("other")]}));
+        assert!(matches!(applied(&script).await, Err(Error::Anothers { .. })));
+        script.finish();
+    }
 
     #[test]
     fn a_webhook_of_another_manager_is_removed_when_a_type_is_converted_by_copying() {

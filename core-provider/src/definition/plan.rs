@@ -117,6 +117,11 @@ pub(crate) enum Blocked {
         by: String,
     },
     #[error(
+        "version {version} ends in {ending}, as names of other versions' objects do: give the chart a version with another \
+         ending"
+    )]
+    Reserved { version: String, ending: &'static str },
+    #[error(
         "kind {kind} is already served for chart {other}, and chart {chart} gives the same resource {plural}: rename \
          one of the charts"
     )]
@@ -562,6 +567,12 @@ fn may_be_carried_out(
         changes: _,
     } = &active.source;
     let chart = chart.chart().name();
+    if let Some(ending) = bundle::reserved_ending(version.as_str()) {
+        return Err(Blocked::Reserved {
+            version: version.to_string(),
+            ending,
+        });
+    }
     // The definition that came first has the version.
     let has_it = |holder: &&Holder| !active.is_holder || holder.is_older;
     if let Some(by) = active.holders.iter().find(has_it) {
@@ -1099,6 +1110,22 @@ mod tests {
         let mut starting = running();
         starting.is_available = false;
         check(starting, &[], Standing::Starting);
+    }
+
+    #[test]
+    fn a_version_that_ends_like_the_name_of_another_versions_object_is_refused() {
+        let of = |version: &str| {
+            let active = Active {
+                source: source(version),
+                ..running()
+            };
+            plan(&definition(), &Observed::Active(Box::new(active)))
+        };
+        let refused = of("1.1.0-inspector").err().unwrap();
+        let ending = "-inspector";
+        let version = "v1-1-0-inspector".into();
+        assert_eq!(refused, Blocked::Reserved { version, ending });
+        assert!(of("1.1.0-rc.1").is_ok());
     }
 
     #[test]

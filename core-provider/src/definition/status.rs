@@ -15,7 +15,7 @@ use runtime::telemetry::Part;
 use runtime::{Recorder, chain};
 use serde_json::{Value, json};
 
-use super::apply::id_of;
+use super::apply::{self, id_of};
 use super::context::{Context, FIELD_MANAGER};
 use super::error::Error;
 use super::observe::{self, Active, Observed};
@@ -387,8 +387,12 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
             let message = chain(error);
             let ready = match error {
                 Error::Plan(
-                    Blocked::Taken { .. } | Blocked::KindTaken { .. } | Blocked::TypeOfOthers { .. },
-                ) => reason::CONFLICT,
+                    Blocked::Taken { .. }
+                    | Blocked::KindTaken { .. }
+                    | Blocked::TypeOfOthers { .. }
+                    | Blocked::Reserved { .. },
+                )
+                | Error::Apply(apply::Error::Anothers { .. }) => reason::CONFLICT,
                 Error::Plan(Blocked::NeedsGrant { .. }) => reason::NEEDS_GRANT,
                 Error::Plan(Blocked::Incompatible { .. } | Blocked::AnotherKind { .. }) => {
                     reason::INCOMPATIBLE

@@ -48,16 +48,34 @@ pub const LABELLED_BY_POLICY: &str = "krateo.io/labelled-by-policy";
 /// On a generated type: name of the chart that it was generated from.
 pub const CHART_NAME: &str = "krateo.io/chart-name";
 
-/// Digest of the permissions that a release needs: approves them, where additional permissions need an approval.
+/// On a definition: `"true"` demands that somebody approves permissions by which a release of its type grows. On a
+/// composition the same for its own release, which whoever may write the composition can take back.
+pub const APPROVE_PERMISSIONS: &str = "krateo.io/approve-permissions";
+
+/// On a composition: the digest of the permissions that its release needs. An approval: whoever sets it needs the verb
+/// `approve`.
 pub const APPROVED_PERMISSIONS: &str = "krateo.io/approved-permissions";
 
+/// On a definition or a composition: the version of the chart to which upgrades that wait are approved. An approval, as
+/// above; no upgrade waits yet.
+pub const UPGRADE_TO_VERSION: &str = "krateo.io/upgrade-to-version";
+
 /// On a composition: the revision of its release, made by somebody else, that may be upgraded although that generates
-/// new random values, such as passwords.
+/// new random values, such as passwords. An approval, as above.
 pub const TAKE_OVER_REVISION: &str = "krateo.io/take-over-revision";
 
 /// `"true"` on a composition lets it take over a release of its release name that somebody else installed with Helm
-/// or Flux. Only users who may update the Secrets of its namespace may set it.
+/// or Flux. An approval, as above, that also needs the right to update the Secrets of its namespace.
 pub const ADOPT: &str = "krateo.io/adopt";
+
+/// The annotations by which somebody approves what would otherwise wait or be refused. Whoever sets or changes one needs
+/// the verb `approve` on the resource that carries it; admission policies of the chart and of each controller name them.
+pub const APPROVALS: [&str; 4] = [
+    ADOPT,
+    APPROVED_PERMISSIONS,
+    TAKE_OVER_REVISION,
+    UPGRADE_TO_VERSION,
+];
 
 /// On a composition: a revision of its release, near which the search for its records starts. `kco migrate run` sets
 /// it, because Krateo's status has none. `"0"` confirms that there is no such release, whatever the status lists.

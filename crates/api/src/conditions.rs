@@ -28,7 +28,8 @@ pub mod reason {
     pub const PROGRESSING: &str = "Progressing";
     /// Not ready: the release is deployed, one of its workloads has failed.
     pub const UNHEALTHY: &str = "Unhealthy";
-    /// A definition is not ready: another one serves the same type already.
+    /// A definition is not ready: another one serves the same type already, or has an object of the same name, or the
+    /// version could give two of them one.
     pub const CONFLICT: &str = "Conflict";
     /// A definition is not ready: the new version's schema refuses compositions that would move to it.
     pub const INCOMPATIBLE: &str = "Incompatible";

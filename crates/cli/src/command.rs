@@ -93,6 +93,8 @@ enum Command {
     Tree(Box<composition::args::One>),
     /// Show what a composition's controller would do next, and which permissions that needs.
     Plan(Box<composition::args::Plan>),
+    /// Show for which permissions a composition's release waits, and approve them by their digest.
+    Approve(Box<composition::args::Approve>),
     /// Run the tests of a release.
     Test(Box<release::args::Test>),
     /// Scan a chart's templates and print the most that its controller can ever be permitted to do.
@@ -196,6 +198,7 @@ impl Kco {
             Command::Drift(args) => release::drift(&args),
             Command::Tree(args) => composition::tree(&args),
             Command::Plan(args) => composition::plan(&args),
+            Command::Approve(args) => composition::approve(&args),
             Command::Test(args) => release::test(&args),
             Command::Rollback(args) => release::rollback(&args),
             Command::AuditRbac(args) => audit::run(&args),

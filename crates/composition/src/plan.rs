@@ -275,8 +275,8 @@ pub enum Blocked {
     Outside(Box<Outside>),
     /// The release needs rights that wait for an approval.
     #[error(
-        "the release needs rights that nobody approved: {}; to approve them, annotate the composition with \
-         krateo.io/approved-permissions: {}", .0.rights.join(", "), .0.digest
+        "the release needs rights that nobody approved: {}; somebody with the verb approve can approve them by kco approve, or \
+         by the annotation {}: {}", .0.rights.join(", "), annotations::APPROVED_PERMISSIONS, .0.digest
     )]
     Unapproved(Unapproved),
 }

@@ -42,7 +42,7 @@ pub(in crate::composition) struct Observed {
 }
 
 /// Derives the facts for the plan, and what applying its steps needs.
-pub(super) fn derive(composition: &Composition, fetched: Fetched, growth: Growth) -> Observed {
+pub(super) fn derive(composition: &Composition, fetched: Fetched) -> Observed {
     let Fetched {
         release_name,
         releases,
@@ -70,7 +70,7 @@ pub(super) fn derive(composition: &Composition, fetched: Fetched, growth: Growth
             ..nothing
         },
         CompositionState::Going(going) => going.added_to(nothing, composition),
-        CompositionState::Release(release) => release.added_to(nothing, growth),
+        CompositionState::Release(release) => release.added_to(nothing),
     }
 }
 
@@ -116,12 +116,13 @@ impl Going {
 }
 
 impl FoundRelease {
-    fn added_to(self, nothing: Observed, growth: Growth) -> Observed {
+    fn added_to(self, nothing: Observed) -> Observed {
         let Self {
             offered,
             intention,
             roles,
             rights,
+            growth,
             standing,
             records,
             objects,
@@ -274,7 +275,7 @@ mod tests {
             releases: releases(),
             state,
         };
-        derive(composition, fetched, Growth::Approved)
+        derive(composition, fetched)
     }
 
     fn object<K: kube::Resource<DynamicType = (), Scope: cluster::Scoped>>(name: &str) -> ObjectId {
@@ -343,6 +344,7 @@ mod tests {
             intention: None,
             roles: roles("cdc"),
             rights,
+            growth: Growth::Approved,
             standing: Standing::from(release),
             records: None,
             objects: Vec::new(),

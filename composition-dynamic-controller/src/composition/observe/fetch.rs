@@ -8,7 +8,7 @@ use api::inspection::Resource;
 use chart_bound::{GroupResource, Outside};
 use cluster::{Cluster, ObjectId};
 use composition::permissions::{self, Grant};
-use composition::plan::{self, Release, Rights};
+use composition::plan::{self, Growth, Release, Rights};
 use composition::{OfferedName, ReleaseName};
 use helm_client::records;
 use helm_client::release::Releases;
@@ -251,6 +251,11 @@ async fn finish(
         // Permissions that are granted already are within the bound.
         Some(_) | None => None,
     };
+    let growth = if rights.are_in_place() {
+        Growth::Granted
+    } else {
+        ctx.growth_of(composition)
+    };
     held.read_again(release.releases).await?;
     if !drifted.is_empty() {
         let desired = intention
@@ -269,6 +274,7 @@ async fn finish(
         intention,
         roles,
         rights,
+        growth,
         standing,
         records: held.into_records(),
         objects,

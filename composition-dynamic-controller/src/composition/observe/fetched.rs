@@ -3,7 +3,7 @@
 use chart_bound::Outside;
 use cluster::{Health, ObjectId};
 use composition::permissions::Grant;
-use composition::plan::Rights;
+use composition::plan::{Growth, Rights};
 use composition::{OfferedName, ReleaseName};
 use helm_client::records;
 use helm_client::release::Releases;
@@ -51,6 +51,8 @@ pub(super) struct FoundRelease {
     pub(super) intention: Option<Intention>,
     pub(super) roles: Roles,
     pub(super) rights: Rights,
+    /// Whether additional permissions have to wait for an approval.
+    pub(super) growth: Growth,
     pub(super) standing: Standing,
     /// The release's records; none while they may not be read.
     pub(super) records: Option<records::Observed>,

@@ -65,6 +65,18 @@ pub(crate) struct Inspect {
     pub(crate) controller: Controller,
 }
 
+/// `kco approve`.
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    #[command(flatten)]
+    pub(crate) one: One,
+    #[command(flatten)]
+    pub(crate) controller: Controller,
+    /// The digest of the permissions to approve, as printed without this flag. Nothing else is approved.
+    #[arg(long, value_name = "sha256:DIGEST")]
+    pub(crate) digest: Option<String>,
+}
+
 /// `kco plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {

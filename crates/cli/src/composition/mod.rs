@@ -1,6 +1,7 @@
 //! Compositions from a terminal: which exist, their state, what their controllers would do next, and what their charts
-//! would touch. Nothing is written.
+//! would touch. Nothing is written but approvals.
 
+mod approve;
 pub(crate) mod args;
 mod desired;
 pub(crate) mod find;
@@ -14,4 +15,6 @@ mod standing;
 mod tree;
 
 pub(crate) use foreseen::{Foreseen, foreseen};
-pub(crate) use {inspect::run as inspect, list::run as list, plan::run as plan, tree::run as tree};
+pub(crate) use {
+    approve::run as approve, inspect::run as inspect, list::run as list, plan::run as plan, tree::run as tree,
+};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use api::Composition;
 use api::inspection::Resource;
+use api::{Composition, CompositionDefinition};
 use cluster::ResourceId;
 use composition::permissions::{Grant, role_labels, role_name};
 use composition::{Account, ReleaseName};
@@ -12,6 +12,7 @@ use helm_client::records::Observed;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Serialize;
 
+use super::args;
 use crate::release::session::Session;
 
 /// The composition of the release, and its stored records.
@@ -39,17 +40,25 @@ pub(super) struct Right {
     pub(super) granted: bool,
 }
 
-/// Determines both. Controllers run in `controller_namespaces`: the platform's, which comes first, or the definition's.
+/// Determines both. Controllers run in the namespace of the platform, or in that of the definition.
 ///
 /// # Errors
 /// If roles or the objects of the stored revision cannot be read.
 pub(super) async fn granting(
     session: &Session,
     context: &ReleaseContext<'_>,
+    definition: &CompositionDefinition,
     touched: &[Resource],
-    controller_namespaces: [&str; 2],
-    max_history: i64,
+    controller: &args::Controller,
 ) -> Result<Granting> {
+    let args::Controller {
+        krateo_namespace,
+        history_max,
+    } = controller;
+    let controller_namespaces = [
+        krateo_namespace.as_str(),
+        definition.metadata.namespace.as_deref().unwrap_or_default(),
+    ];
     let ReleaseContext {
         composition,
         resource,
@@ -59,13 +68,19 @@ pub(super) async fn granting(
     let stored = inspection::stored(&session.releases(), Some(records))
         .await?
         .touched;
-    let permissions =
-        inspection::permissions(composition, release, touched, &stored, Some(records), max_history);
+    let permissions = inspection::permissions(
+        composition,
+        release,
+        touched,
+        &stored,
+        Some(records),
+        *history_max,
+    );
     let role = role_name(&resource.plural, &composition.namespace, release);
     let had = composition.status.managed.iter();
     let had = had.map(|object| object.namespace.as_str());
     let namespaces: BTreeSet<&str> = permissions.namespaces().chain(had).collect();
-    let labels = role_labels(composition, controller_namespaces[0]);
+    let labels = role_labels(composition, krateo_namespace);
     let granted = inspection::granted(&session.cluster, namespaces, &role, &labels).await?;
     let account = account(
         format!("{}-{}", resource.plural, resource.version),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use composition::approval::is_demanded;
 use composition::plan::{self, Growth, NamespacePhase, Observed, Rights, Standing};
 use serde::Serialize;
 
@@ -42,14 +43,10 @@ pub(crate) fn run(args: &args::Plan) -> Result<()> {
 }
 
 async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
-    let args::Controller {
-        krateo_namespace,
-        history_max,
-    } = &args.controller;
     let (resource, composition) = find::one(session, &args.one.composition).await?;
     let Named { release, offered } = names::name(session, &resource, &composition).await?;
     let records = session.find(release.as_str()).await?;
-    let governed = desired::find(session, &composition, &release, krateo_namespace).await?;
+    let governed = desired::find(session, &composition, &release, &args.controller.krateo_namespace).await?;
     let desired = governed.desired(&records).await?;
     let context = ReleaseContext {
         composition: &composition,
@@ -57,23 +54,28 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         release: &release,
         records: &records,
     };
+    let granting = permissions::granting(
+        session,
+        &context,
+        &governed.definition,
+        &desired.touched,
+        &args.controller,
+    )
+    .await?;
+    let growth = if is_demanded(&composition, [&governed.definition]) {
+        Growth::Approved
+    } else {
+        Growth::Granted
+    };
     let metadata = &governed.definition.metadata;
-    let definition = metadata.namespace.clone().zip(metadata.name.clone());
-    // The namespaces in which controllers can run.
-    let namespaces = [
-        krateo_namespace.as_str(),
-        metadata.namespace.as_deref().unwrap_or_default(),
-    ];
-    let granting =
-        permissions::granting(session, &context, &desired.touched, namespaces, *history_max).await?;
     let observed = Observed {
-        definition,
+        definition: metadata.namespace.clone().zip(metadata.name.clone()),
         named: offered.name,
         rights: Rights {
             needed: granting.needed.clone(),
             granted: granting.granted.clone(),
         },
-        growth: Growth::Granted,
+        growth,
         outside: None,
         release: standing::standing(session, &composition, &desired.release, &records).await?,
         namespace: NamespacePhase::Active,

@@ -1,6 +1,6 @@
 //! What a tenant writes on its own compositions besides their values: labels, annotations, status.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::stage::{CATALOG, Scene};
@@ -32,25 +32,15 @@ pub(super) fn attacks() -> Vec<Attack> {
                 )
             },
         ),
-        tenant("label-release", "calls its release as a neighbour's", |stage| {
-            named(
-                stage,
-                "label-release",
-                &json!({"labels": {"krateo.io/release-name": "neighbour"}}),
-            )
-        }),
+        tenant(
+            "label-release",
+            "calls its release as a neighbour's",
+            label_release,
+        ),
         tenant(
             "annotation-adopt",
-            "calls its release as a neighbour's, and asks to adopt it",
-            |stage| {
-                named(
-                    stage,
-                    "annotation-adopt",
-                    &json!({
-                        "labels": {"krateo.io/release-name": "neighbour"}, "annotations": {"krateo.io/adopt": "true"},
-                    }),
-                )
-            },
+            "calls its release as a neighbour's, and asks to adopt it, at last with the right to approve",
+            adopt,
         ),
         tenant(
             "label-helm-release",
@@ -170,19 +160,49 @@ fn status_release(stage: &Stage, name: &str, release: &str) -> Result<Outcome> {
     scene.judge("mine", harm, "all of victim and neighbour is as it was")
 }
 
-/// A new composition with this metadata, next to a neighbour that is released.
-fn named(stage: &Stage, name: &str, metadata: &Value) -> Result<Outcome> {
-    let scene = Scene::of(stage, name)?;
-    scene.composed("neighbour", &json!({}))?;
-    let before = scene.neighbours()?;
+/// A new composition that calls its release as that of a neighbour.
+fn of_neighbour(scene: &Scene<'_>) -> Value {
     let mut composition =
         scene
             .bazaar
             .composition(scene.a.namespace(), "mine", &json!({"greeting": "forged"}));
-    for field in ["labels", "annotations"] {
-        composition["metadata"][field] = metadata[field].clone();
+    composition["metadata"]["labels"] = json!({"krateo.io/release-name": "neighbour"});
+    composition
+}
+
+fn label_release(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "label-release")?;
+    scene.composed("neighbour", &json!({}))?;
+    let before = scene.neighbours()?;
+    scene.tenant.apply(&of_neighbour(&scene))?.printed()?;
+    scene.judge(
+        "mine",
+        || scene.neighbours()?.difference(&before),
+        "all of the neighbour is as it was",
+    )
+}
+
+fn adopt(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "annotation-adopt")?;
+    scene.composed("neighbour", &json!({}))?;
+    let before = scene.neighbours()?;
+    let mut composition = of_neighbour(&scene);
+    composition["metadata"]["annotations"] = json!({"krateo.io/adopt": "true"});
+    match scene.tenant.apply(&composition)?.refusal() {
+        Some(why) if why.contains("needs the verb approve") => {}
+        Some(why) => bail!("it failed for another reason: {why}"),
+        None => return Ok(Outcome::got_through("it was admitted from who may not approve")),
     }
-    scene.tenant.apply(&composition)?.printed()?;
+    let place = scene.a.namespace();
+    stage.lets_approve(place, (place, "tenant"))?;
+    scene.a.wait_until("the right to approve", || {
+        Ok(scene
+            .tenant
+            .apply(&composition)?
+            .refusal()
+            .is_none()
+            .then_some(()))
+    })?;
     scene.judge(
         "mine",
         || scene.neighbours()?.difference(&before),

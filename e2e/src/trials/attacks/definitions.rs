@@ -1,16 +1,16 @@
 //! An admin of one namespace who may write definitions there: which Secrets of others they can use, and whether they
 //! can damage types of others.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
 use super::registries::plain;
 use super::stage::{CATALOG, REGISTRY_SECRET, Scene};
 use super::{Actor, Attack, Holder, Outcome, Stage};
-use crate::Namespace;
 use crate::http_server::{Answer, HttpServer};
 use crate::namespace::{condition, is_ready};
+use crate::{ChartFolder, Namespace};
 
 pub(super) fn attacks() -> Vec<Attack> {
     let author = |name: &'static str, what: &str, attempt: fn(&Stage, &'static str) -> Result<Outcome>| {
@@ -83,6 +83,11 @@ pub(super) fn attacks() -> Vec<Attack> {
             "definition-same-type",
             "defines a type that another team has",
             same_type,
+        ),
+        author(
+            "definition-suffix",
+            "defines a version whose controller's role has the name of the inspector's role of another version",
+            suffix,
         ),
         author(
             "definition-takes-composition",
@@ -224,6 +229,51 @@ fn same_type(stage: &Stage, name: &'static str) -> Result<Outcome> {
     Ok(match stage.watch(|| Ok(true), harm)? {
         Some(seen) => Outcome::got_through(format!("once the other went: {seen}")),
         None => Outcome::refused(said, "type and definition of the victim are as they were"),
+    })
+}
+
+/// The controller's role may write roles, which chart-inspector, bound to that name, must not.
+fn suffix(stage: &Stage, name: &'static str) -> Result<Outcome> {
+    let scene = Scene::of(stage, name)?;
+    let type_ = stage.define(&scene.b, &plain("lodge")?, "lodge", &json!({}))?;
+    let role = format!("{}-inspector", type_.account());
+    let before = scene
+        .b
+        .get("clusterroles", &role)?
+        .context("there is no role of the inspector")?;
+    let author = author_of(stage, &scene)?;
+    let chart = ChartFolder::copy("web", "lodge", "1.0.0-inspector")?;
+    let mut definition = stage.definition(scene.a.namespace(), &chart, "lodge", &json!({}))?;
+    definition["spec"]["chart"]["version"] = json!("1.0.0-inspector");
+    author.apply(&definition)?.printed()?;
+    let settled = || {
+        let definition = scene
+            .a
+            .get("compositiondefinitions", "lodge")?
+            .unwrap_or_default();
+        Ok(condition(&definition, "Ready").is_some_and(|ready| ready["reason"] == "Conflict"))
+    };
+    let harm = || {
+        let now = scene.b.get("clusterroles", &role)?.unwrap_or_default();
+        if now["rules"] != before["rules"] || now["metadata"]["uid"] != before["metadata"]["uid"] {
+            return Ok(Some(format!("ClusterRole {role} is another: {}", now["rules"])));
+        }
+        let victim = scene
+            .b
+            .get("compositiondefinitions", "lodge")?
+            .unwrap_or_default();
+        Ok((!is_ready(&victim)).then(|| "the victim's definition is no longer ready".to_owned()))
+    };
+    let seen = stage.watch(settled, harm)?;
+    let said = synced(&scene.a, "lodge")?;
+    author.run(&["delete", "compositiondefinition", "lodge", "--wait=false"])?;
+    let seen = match seen {
+        Some(seen) => Some(seen),
+        None => stage.watch(|| Ok(true), harm)?,
+    };
+    Ok(match seen {
+        Some(seen) => Outcome::got_through(seen),
+        None => Outcome::refused(said, "roles and definition of the victim are as they were"),
     })
 }
 

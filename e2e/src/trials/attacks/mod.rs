@@ -5,6 +5,7 @@
 //! `docs/security.md` describes, is residue; the sentence is looked for there. Everything else got through.
 
 mod accounts;
+mod approvals;
 mod bindings;
 mod clusters;
 mod compositions;
@@ -170,6 +171,7 @@ pub fn all() -> Vec<Attack> {
     all.extend(lookups::attacks());
     all.extend(namespaces::attacks());
     all.extend(compositions::attacks());
+    all.extend(approvals::attacks());
     all.extend(accounts::attacks());
     all.extend(grants::attacks());
     all.extend(bindings::attacks());

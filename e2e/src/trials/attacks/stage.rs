@@ -410,6 +410,22 @@ impl Stage {
         Holder::of(&self.platform, (namespace, name), namespace)
     }
 
+    /// Lets an account approve in a namespace, by the chart's role for approvers.
+    ///
+    /// # Errors
+    /// When it cannot be bound.
+    pub fn lets_approve(&self, namespace: &str, account: (&str, &str)) -> Result<()> {
+        let (home, name) = account;
+        self.catalog.apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": format!("{name}-approver"), "namespace": namespace},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": format!("{RELEASE}-approver"),
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": home}],
+        }))
+    }
+
     /// The name of a program's log that contains a text.
     ///
     /// # Errors

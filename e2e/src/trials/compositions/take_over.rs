@@ -518,13 +518,14 @@ fn adopted(rig: &Rig) -> Result<Case> {
         )?;
         held("the annotation krateo.io/adopt")?;
 
-        namespace.kubectl(&[
-            "create",
-            "role",
-            "composer",
-            "--verb=get,patch",
-            &format!("--resource={resource}"),
-        ])?;
+        let role = |verbs: &[&str]| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                "metadata": {"name": "composer", "namespace": namespace.namespace()},
+                "rules": [{"apiGroups": ["composition.krateo.io"], "resources": [type_.plural], "verbs": verbs}],
+            })
+        };
+        namespace.apply(&role(&["get", "patch"]))?;
         namespace.kubectl(&[
             "create",
             "rolebinding",
@@ -532,17 +533,18 @@ fn adopted(rig: &Rig) -> Result<Case> {
             "--role=composer",
             "--user=composer",
         ])?;
-        let refused = namespace.kubectl(&[&adopt[..], &["--as=composer"]].concat());
-        let refused = format!(
-            "{:#}",
-            refused
-                .err()
-                .context("somebody without rights adopted a release")?
-        );
-        ensure!(
-            refused.contains("needs the right to update Secrets there"),
-            "{refused}"
-        );
+        let refused = |words: &str| {
+            until(&format!("a refusal: {words}"), || {
+                let answer = namespace.kubectl(&[&adopt[..], &["--as=composer"]].concat());
+                let why = answer
+                    .err()
+                    .context("somebody without rights adopted a release")?;
+                Ok(format!("{why:#}").contains(words).then_some(()))
+            })
+        };
+        refused("needs the verb approve")?;
+        namespace.apply(&role(&["get", "patch", "approve"]))?;
+        refused("the right to update Secrets there")?;
 
         namespace.apply(&serde_json::from_str(HELM_RELEASES)?)?;
         let helm_release = json!({
