@@ -103,6 +103,14 @@ impl Resource {
         }
     }
 
+    /// Whether it is this object, in whatever version.
+    pub fn is(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> bool {
+        self.group == group
+            && self.resource == resource
+            && self.namespace == namespace.unwrap_or_default()
+            && self.name == name
+    }
+
     /// An object that a template looks up, or all of a kind when `name` is empty. It is watched as well, to notice
     /// changes, unless it is a Secret: those are never watched.
     pub fn looked_up(group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Self {

@@ -184,6 +184,9 @@ impl Bound {
                 Outside::Kind { object, pair, path }
             });
         }
+        if needed.from_values && needed.namespace != home && !self.from_values.contains(&pair) {
+            return Some(Outside::FromValues { object, pair, path });
+        }
         if self.closed.contains(&needed.namespace) {
             return Some(Outside::Closed {
                 object,

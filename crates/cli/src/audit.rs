@@ -38,19 +38,14 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
     if args.lookups {
         return lookups::run(&charts);
     }
-<<<<<<< HEAD
     if args.origins {
         return origins::run(&charts);
     }
-    let allowed = Allowed::default();
-    for reference in progress::counted(SCANNED, &charts) {
-=======
     let allowed = Allowed {
         all_kinds: true,
         ..Allowed::default()
     };
     for (number, reference) in progress::counted(SCANNED, &charts).enumerate() {
->>>>>>> grants
         let chart = chart_at::load(reference, &args.source)?;
         let version = chart.metadata().version.clone();
         let (name, scan) = template::on_large_stack(move || Ok((chart.name().to_owned(), scan(&chart))))?;

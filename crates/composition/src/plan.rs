@@ -338,10 +338,14 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
     if !composition.is_held() {
         steps.push(Step::AddFinalizer);
     }
-    if let Some(permitting) = observed.rights.steps() {
-        if let Some(outside) = &observed.outside {
-            return Err(Blocked::Outside(Box::new(outside.clone())));
-        }
+    let permitting = observed.rights.steps();
+    if let Some(outside) = &observed.outside
+        // Rights do not say whose text asks for an object.
+        && (permitting.is_some() || matches!(outside, Outside::FromValues { .. }))
+    {
+        return Err(Blocked::Outside(Box::new(outside.clone())));
+    }
+    if let Some(permitting) = permitting {
         if observed.growth == Growth::Approved {
             let approved = composition.annotations.get(annotations::APPROVED_PERMISSIONS);
             let pending = unapproved(
@@ -705,6 +709,20 @@ pub(crate) mod tests {
         });
         check(&composition(), &observed, &[], Standing::UpToDate);
         observed.rights.granted = Vec::new();
+        assert!(matches!(
+            plan(&composition(), &observed),
+            Err(Blocked::Outside(_))
+        ));
+    }
+
+    #[test]
+    fn what_values_ask_for_is_held_also_where_rights_are_in_place() {
+        let mut observed = observed(Release::InSync);
+        observed.outside = Some(Outside::FromValues {
+            object: "nodes a".into(),
+            pair: "nodes".parse().unwrap(),
+            path: None,
+        });
         assert!(matches!(
             plan(&composition(), &observed),
             Err(Blocked::Outside(_))

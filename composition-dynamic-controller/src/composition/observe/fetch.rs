@@ -11,7 +11,7 @@ use composition::permissions::{self, Grant};
 use composition::plan::{self, Growth, Release, Rights};
 use composition::{OfferedName, ReleaseName};
 use helm_client::records;
-use helm_client::release::Releases;
+use helm_client::release::{Releases, same_objects};
 use helm_client::rendering::Leniency;
 use inspection::{GrantsError, Judging, Renderer, Standing, Stored};
 use runtime::queue::Queue;
@@ -232,6 +232,16 @@ async fn finish(
         has_hooks: _,
     } = stored;
     let composition = release.composition;
+    let judged = intention.as_ref().map(|intention| {
+        judged(
+            composition,
+            intention,
+            &touched,
+            &objects,
+            held.records(),
+            &rights,
+        )
+    });
     let (objects, drifted) = if derive::looks_at_objects(composition, &rights, &standing.release) {
         ctx.watches
             .follow(&Key::of_composition(composition), objects.iter());
@@ -241,14 +251,10 @@ async fn finish(
     } else {
         (Vec::new(), Vec::new())
     };
-    let outside = match &intention {
-        Some(intention) if !rights.are_in_place() => {
-            let mut all = [&intention.touched[..], &touched].concat();
-            // A release keeps what it has, also if it would need consent today.
-            all.retain(|needed| !is_kept(needed, &rights.granted));
-            outside(composition, &all, &mut held, ctx.own_bound(), &ctx.queue).await?
+    let outside = match judged {
+        Some(judged) if !judged.is_empty() => {
+            outside(composition, &judged, &mut held, ctx.own_bound(), &ctx.queue).await?
         }
-        // Permissions that are granted already are within the bound.
         Some(_) | None => None,
     };
     let growth = if rights.are_in_place() {
@@ -374,6 +380,42 @@ async fn standing(
         .after_another_render(desired, &another.desired)
         .await
         .map_err(Error::Release)
+}
+
+/// What has to be within the bound. Permissions that are granted already are; but the object that they were granted for may
+/// have been the chart's own, and now be one that values chose. A release keeps what it has, also if it would need
+/// consent today. `stored` are the objects of the stored revisions, and `objects` those of the deployed one.
+fn judged(
+    composition: &Composition,
+    intention: &Intention,
+    stored: &[Resource],
+    objects: &[ObjectId],
+    records: Option<&records::Observed>,
+    rights: &Rights,
+) -> Vec<Resource> {
+    let is_chosen = |needed: &Resource| needed.from_values && needed.namespace != composition.namespace;
+    let deployed = records.and_then(records::Observed::deployed);
+    let same = match (&intention.desired, deployed) {
+        (Some(desired), Some(deployed)) if intention.touched.iter().any(is_chosen) => {
+            same_objects(desired, deployed, objects)
+        }
+        _ => Vec::new(),
+    };
+    let is_same = |needed: &Resource| {
+        same.iter().any(|id| {
+            let kind = id.resource();
+            needed.is(&kind.group, &kind.plural, id.namespace(), id.name())
+        })
+    };
+    let all = intention.touched.iter().chain(stored).filter_map(|needed| {
+        let from_values = is_chosen(needed) && !is_same(needed);
+        let is_in_place = || rights.are_in_place() || is_kept(needed, &rights.granted);
+        (from_values || !is_in_place()).then(|| Resource {
+            from_values,
+            ..needed.clone()
+        })
+    });
+    all.collect()
 }
 
 /// True for an object of a kind that needs consent, which the release was granted before. Roles and bindings of the chart

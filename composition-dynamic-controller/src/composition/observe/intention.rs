@@ -17,6 +17,7 @@ use crate::composition::bound;
 use crate::composition::context::Context;
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
+use crate::composition::packed::Packed;
 use crate::compositions::Key;
 use crate::lookups::{Lookups, Moment};
 
@@ -165,7 +166,11 @@ pub(super) async fn intention(
     };
     let mut touched = match (&source.definition, question) {
         (Some(definition), Some(question)) => {
-            inspected(composition, name, definition, question, held, memory, ctx).await?
+            let mut touched = inspected(composition, name, definition, question, held, memory, ctx).await?;
+            if mark_chosen(&mut touched, own.as_deref().unwrap_or_default()) {
+                memory.inspected = Packed::of(&touched).map(|touched| (question, touched));
+            }
+            touched
         }
         // chart-inspector renders only charts of definitions.
         _ => Vec::new(),
@@ -190,6 +195,23 @@ pub(super) async fn intention(
         unread,
         touched,
     }))
+}
+
+/// Says of what values chose, according to our own render, that they did: chart-inspector may be of another version, which
+/// does not say so. True if it did not.
+fn mark_chosen(touched: &mut Vec<Resource>, own: &[Resource]) -> bool {
+    let mut is_news = false;
+    for chosen in own.iter().filter(|own| own.from_values) {
+        let namespace = Some(&*chosen.namespace);
+        let same = |known: &&mut Resource| known.is(&chosen.group, &chosen.resource, namespace, &chosen.name);
+        match touched.iter_mut().find(same) {
+            Some(known) if known.from_values => continue,
+            Some(known) => known.from_values = true,
+            None => touched.push(chosen.clone()),
+        }
+        is_news = true;
+    }
+    is_news
 }
 
 #[cfg(test)]

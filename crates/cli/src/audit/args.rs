@@ -17,17 +17,14 @@ pub(crate) struct Audit {
     /// the lookups for which a composition would be held, and what allows them.
     #[arg(long, conflicts_with = "check")]
     pub(crate) lookups: bool,
-<<<<<<< HEAD
     /// Render each chart folder with its defaults and its ci/*values.yaml, and print the documents whose kind the values
     /// chose and not the chart: outside of a composition's namespace they need consent.
     #[arg(long, conflicts_with_all = ["check", "lookups"])]
     pub(crate) origins: bool,
-=======
     /// Print the ChartGrant that each chart needs, the worst entries first, each with what it lets happen: for review and
     /// for Git.
-    #[arg(long, conflicts_with_all = ["check", "lookups"])]
+    #[arg(long, conflicts_with_all = ["check", "lookups", "origins"])]
     pub(crate) grant: bool,
->>>>>>> grants
     #[command(flatten)]
     pub(crate) source: Source,
 }

@@ -51,6 +51,7 @@ pub use desired::Desired;
 pub use error::{Error, Undone, UnservedType};
 pub use find::{Flux, Marks, NamedParent};
 pub use hold::{Hold, writer};
+pub use objects::same_objects;
 pub use options::{CrdPolicy, OnFailure, Options, Retries, Retry, Wait};
 pub use preview::{Change, Effect};
 pub use progress::{Listener, Progress};

@@ -1,11 +1,13 @@
 //! Parses manifests into objects and finds their API paths.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cluster::{Cluster, ObjectId, ResourceId};
 use serde_json::Value;
 
-use super::{Error, UnservedType};
+use super::{Desired, Error, UnservedType};
+use crate::records::Record;
 
 /// How many requests for objects of one release run at the same time.
 pub(super) const AT_ONCE: usize = 8;
@@ -96,6 +98,48 @@ pub(super) fn parse(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
 /// How many lines and items of lists and maps a manifest in a foreign record may have: far more than any chart
 /// renders.
 const MAX_PARTS: usize = 200_000;
+
+/// Those of the objects that the desired release has exactly as the deployed revision, apart from the release's own labels. None if
+/// somebody else wrote the revision.
+pub fn same_objects<'o>(desired: &Desired, deployed: &Record, objects: &'o [ObjectId]) -> Vec<&'o ObjectId> {
+    let parsed = |manifest: &str| parse(manifest, "manifest").unwrap_or_default();
+    if !deployed.is_authentic() {
+        return Vec::new();
+    }
+    let (wanted, found) = (parsed(&desired.manifest), parsed(&deployed.release.manifest));
+    let of = |all: &[Value], id: &ObjectId| {
+        let object = all.iter().find(|object| is_of(object, id, &desired.namespace));
+        object
+            .cloned()
+            .map(|object| without_labels(object, &desired.labels))
+    };
+    let is_same = |id: &&ObjectId| of(&wanted, id).is_some_and(|wanted| of(&found, id) == Some(wanted));
+    objects.iter().filter(is_same).collect()
+}
+
+/// Whether a manifest is that of an object, in a release in this namespace.
+fn is_of(manifest: &Value, id: &ObjectId, namespace: &str) -> bool {
+    let metadata = &manifest["metadata"];
+    let own = metadata["namespace"]
+        .as_str()
+        .filter(|own| !own.is_empty())
+        .unwrap_or(namespace);
+    manifest["kind"] == id.resource().kind.as_str()
+        && manifest["apiVersion"].as_str().map(group) == Some(&*id.resource().group)
+        && metadata["name"] == id.name()
+        && id.namespace().is_none_or(|namespace| namespace == own)
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+fn without_labels(mut object: Value, without: &BTreeMap<String, String>) -> Value {
+    if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+        labels.retain(|label, _| !without.contains_key(label));
+    }
+    object
+}
 
 /// The same for a manifest that anybody may have written.
 ///

@@ -16,24 +16,37 @@ const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 const CHOSEN: &str = "which values ask for and not the chart's own text";
 
 pub(super) fn attacks() -> Vec<Attack> {
-    let attack = |name: &'static str, what: &str, attempt: fn(&Scene<'_>, &str) -> Result<(Value, Wanted)>| {
-        Attack::new(name, Actor::Tenant, what, move |stage| tried(stage, name, attempt))
-    };
+    let attack =
+        |name: &'static str, what: &str, attempt: fn(&Scene<'_>, &str) -> Result<(Value, Wanted)>| {
+            Attack::new(name, Actor::Tenant, what, move |stage| {
+                tried(stage, name, attempt)
+            })
+        };
     vec![
         attack(
             "values-webhook-tpl",
             "makes a webhook for all Secrets of the cluster by a text for tpl",
-            |scene, name| Ok((json!({"extraDeploy": [webhook(scene, name)]}), (WEBHOOKS, own_name(scene, name)))),
+            |scene, name| {
+                Ok((
+                    json!({"extraDeploy": [webhook(scene, name)]}),
+                    (WEBHOOKS, own_name(scene, name)),
+                ))
+            },
         ),
         attack(
             "values-volume-object",
             "makes a volume with the node's files by an object in the values",
-            |scene, name| Ok((json!({"extraObjects": [volume(scene, name)]}), (VOLUMES, own_name(scene, name)))),
+            |scene, name| {
+                Ok((
+                    json!({"extraObjects": [volume(scene, name)]}),
+                    (VOLUMES, own_name(scene, name)),
+                ))
+            },
         ),
         attack(
             "values-definition-line",
             "makes a type by a line break in a text that the chart prints unquoted",
-            |scene, name| {
+            |_, name| {
                 let text = format!("hello\n---\n{}", definition(name));
                 Ok((json!({"greeting": text}), (DEFINITIONS, definition_name(name))))
             },
@@ -142,7 +155,8 @@ fn tried(
     };
     let outcome = scene.judge("mine", appeared, "no such object")?;
     if let Outcome::Refused { by, .. } = &outcome {
-        let is_named = by.contains(CHOSEN) || kind == ROLES && by.contains("a role or binding of the chart's own");
+        let is_named =
+            by.contains(CHOSEN) || kind == ROLES && by.contains("a role or binding of the chart's own");
         ensure!(is_named, "it was refused by something else: {by}");
     }
     Ok(outcome)
