@@ -962,8 +962,10 @@ pub(crate) mod tests {
         let objects = objects(&target(), &platform());
         let name = "ClusterRole/fireworksapps-v1-1-6-approver";
         let role = objects.iter().find(|o| named(o) == name).unwrap();
-        let rule = json!({"apiGroups": ["composition.krateo.io"], "resources": ["fireworksapps"], "verbs": ["approve"]});
-        assert_eq!(role["rules"], json!([rule]));
+        assert_eq!(
+            role["rules"],
+            json!([{"apiGroups": ["composition.krateo.io"], "resources": ["fireworksapps"], "verbs": ["approve"]}])
+        );
         let label = "rbac.authorization.k8s.io/aggregate-to-krateo-approver";
         assert_eq!(role["metadata"]["labels"][label], "true");
         let chart = include_str!("../../charts/core-provider/templates/core-provider-rbac.yaml");
@@ -1014,11 +1016,15 @@ pub(crate) mod tests {
     /// The version of a chart: a few words after a number.
     fn any_version() -> impl Strategy<Value = String> {
         let words = proptest::collection::vec(any_word(), 0..3);
-        ("[01]\\.0\\.0", words).prop_map(|(number, words)| words.into_iter().fold(number, longer))
+        ("[01]\\.0\\.0", words).prop_map(|(number, words)| {
+            words
+                .into_iter()
+                .fold(number, |version, word| longer(&version, word))
+        })
     }
 
     /// The version with one more word.
-    fn longer(version: String, word: &str) -> String {
+    fn longer(version: &str, word: &str) -> String {
         let sign = if version.contains('-') { '.' } else { '-' };
         format!("{version}{sign}{word}")
     }
@@ -1040,7 +1046,7 @@ pub(crate) mod tests {
             // In half of the cases the other one has the version of the first with one more word.
             word in proptest::option::of(any_word()),
         ) {
-            let other = word.map_or(other, |word| (one.0, longer(one.1.clone(), word)));
+            let other = word.map_or(other, |word| (one.0, longer(&one.1, word)));
             let [one, other] = [one, other].map(|(chart, version)| {
                 (Names::of_chart(chart).unwrap().plural, ServedVersion::of_chart(&version).unwrap().to_string())
             });

@@ -1,7 +1,8 @@
 //! When a release needs more permissions than before, holds it until somebody approves them: lists the new rights in
 //! words, and gives the digest to approve.
 //!
-//! Off by default. Rights on the release's own records do not count: they change with every revision.
+//! Off by default. Rights on the release's own records do not count, because they change with every revision, nor does the
+//! right to read its Lease, which is needed while somebody works on the release by hand.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -108,12 +109,12 @@ fn rights(grants: &[Grant]) -> BTreeSet<Right> {
                 Some(names) => names.iter().map(Some).collect(),
                 None => vec![None],
             };
-            let names = names
-                .into_iter()
-                .filter(|name| !name.is_some_and(|name| name.starts_with(helm::release::SECRET_PREFIX)));
-            for name in names {
-                for group in rule.api_groups.iter().flatten() {
-                    for resource in rule.resources.iter().flatten() {
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    let names = names
+                        .iter()
+                        .filter(|name| !name.is_some_and(|name| is_of_records(grant, group, resource, name)));
+                    for name in names {
                         rights.extend(rule.verbs.iter().map(|verb| Right {
                             group: group.clone(),
                             name: name.cloned(),
@@ -127,6 +128,22 @@ fn rights(grants: &[Grant]) -> BTreeSet<Right> {
         }
     }
     rights
+}
+
+/// True for a record of the grant's own release, and for its Lease. Any other object of such a name counts: a chart may
+/// have one.
+fn is_of_records(grant: &Grant, group: &str, resource: &str, name: &str) -> bool {
+    // The name of the role, which contains the namespace of the composition and the release.
+    let mut parts = grant.name().split(':').skip(2);
+    let (Some(namespace), Some(release)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    grant.namespace() == namespace
+        && match (group, resource) {
+            ("", "secrets") => helm::release::of_secret_name(name).is_some_and(|(of, _)| of == release),
+            ("coordination.k8s.io", "leases") => name == helm::release::lease_name(release),
+            _ => false,
+        }
 }
 
 #[cfg(test)]
@@ -238,6 +255,34 @@ mod tests {
             None
         );
         assert_eq!(unapproved(&grants(&["a"], 9), &grants(&["a"], 1), None), None);
+    }
+
+    #[test]
+    fn only_the_records_of_the_release_itself_need_no_approval() {
+        let needs = |group: &str, resource: &str, namespace: &str, name: &str| {
+            let touched = Resource::new(group, "v1", resource, namespace, name, &[Verb::Create]);
+            let account = Account {
+                namespace: "system".into(),
+                name: "cdc".into(),
+            };
+            let grants = Permissions::of_resources(&[touched]);
+            let grants = grants.grants("composition:webs:team:web", &account, &BTreeMap::new());
+            unapproved(&grants, &[], None).is_some()
+        };
+        let (record, lease) = ("sh.helm.release.v1.web.v7", "sh.helm.release.v1.web");
+        assert!(!needs("", "secrets", "team", record));
+        assert!(!needs("coordination.k8s.io", "leases", "team", lease));
+        for (group, resource, namespace, name) in [
+            ("", "secrets", "team", "sh.helm.release.v1.other.v7"),
+            ("", "secrets", "elsewhere", record),
+            ("apps", "deployments", "team", record),
+            ("", "secrets", "team", lease),
+        ] {
+            assert!(
+                needs(group, resource, namespace, name),
+                "{namespace} {resource}/{name}"
+            );
+        }
     }
 
     #[test]

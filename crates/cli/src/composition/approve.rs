@@ -156,11 +156,11 @@ mod tests {
 
     const WAITING: &str = "sha256:1";
 
-    fn waiting() -> Option<Unapproved> {
-        Some(Unapproved {
+    fn waiting() -> Unapproved {
+        Unapproved {
             digest: WAITING.into(),
             rights: vec!["team: create configmaps/web".into()],
-        })
+        }
     }
 
     fn check(
@@ -179,11 +179,11 @@ mod tests {
 
     #[test]
     fn only_the_digest_of_what_waits_is_written() {
-        check(waiting(), None, None, (false, false));
-        check(waiting(), Some("sha256:0"), None, (false, false));
-        check(waiting(), None, Some(WAITING), (true, true));
-        check(waiting(), Some("sha256:0"), Some(WAITING), (true, true));
-        check(waiting(), Some(WAITING), Some(WAITING), (true, false));
+        check(Some(waiting()), None, None, (false, false));
+        check(Some(waiting()), Some("sha256:0"), None, (false, false));
+        check(Some(waiting()), None, Some(WAITING), (true, true));
+        check(Some(waiting()), Some("sha256:0"), Some(WAITING), (true, true));
+        check(Some(waiting()), Some(WAITING), Some(WAITING), (true, false));
         check(None, Some(WAITING), Some(WAITING), (false, false));
         check(None, None, None, (false, false));
     }
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn another_digest_is_refused_with_the_one_that_waits() {
         let refused = |waiting, typed| decide(waiting, None, Some(typed)).unwrap_err().to_string();
-        assert!(refused(waiting(), "sha256:2").contains("which is sha256:1"));
+        assert!(refused(Some(waiting()), "sha256:2").contains("which is sha256:1"));
         // A digest of an earlier release is none of these.
-        assert!(refused(waiting(), "af63bd4c8601b7be").contains("is not the digest"));
+        assert!(refused(Some(waiting()), "af63bd4c8601b7be").contains("is not the digest"));
         assert!(refused(None, WAITING).contains("approves nothing"));
     }
 
