@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(with.len(), 5);
         let grants = with.last().unwrap().replace('\\', "");
         assert!(
-            grants.contains(r#"},{"verbs":["list"],"apiGroups":[]"#),
+            grants.contains(r#""verbs":["get"]},{"apiGroups":[],"nonResourceURLs":[]"#),
             "{grants}"
         );
         for policy in &with[2..] {
