@@ -388,7 +388,7 @@ definition-figures: setup ## Seconds from applying a definition until it is Read
 	$(RELEASE)/definition_figures
 
 .PHONY: scan
-scan: ## Compare the scan behind the bound of permissions with renderings of all charts below CHARTS=<folder> …; prints kinds that it missed
+scan: ## Compare the scan behind the bound of permissions with renderings of all charts below CHARTS=<folder> …; prints kinds, rules and bindings that it missed
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make scan CHARTS=<folder>" >&2; exit 2; }
 	$(BUILD_RELEASE) --quiet --bin kco
 	$(RELEASE)/kco audit-rbac --check $(CHARTS)

@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod grant;
 mod lookups;
+mod rbac;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -149,12 +150,13 @@ struct Counts {
     unresolved: usize,
     not_loaded: usize,
     not_rendered: usize,
+    rbac: rbac::Counts,
     /// The chart that took longest to scan, and how long.
     slowest: (Duration, PathBuf),
 }
 
 /// Renders each chart with its defaults and with each of its `ci/*values.yaml`: every kind has to be in the scan's
-/// result, or its template has to be listed as unresolved.
+/// result, or its template has to be listed as unresolved. So have the rules and bindings that the defaults render.
 fn check(charts: &[String]) -> Result<()> {
     let mut counts = Counts::default();
     for reference in progress::counted(SCANNED, charts) {
@@ -172,18 +174,20 @@ fn check(charts: &[String]) -> Result<()> {
     }
     out(&format!(
         "{} templates unresolved, {} charts not loaded, {} renderings refused\n\
+         {}\n\
          {} charts, {} kinds, {} missed, slowest scan {} ms: {}\n",
         counts.unresolved,
         counts.not_loaded,
         counts.not_rendered,
+        counts.rbac,
         counts.charts,
         counts.kinds,
         counts.missed,
         counts.slowest.0.as_millis(),
         counts.slowest.1.display()
     ))?;
-    if counts.missed > 0 || counts.charts == 0 {
-        bail!("the scan missed kinds, or there was no chart to scan");
+    if counts.missed + counts.rbac.missed() > 0 || counts.charts == 0 {
+        bail!("the scan missed something, or there was no chart to scan");
     }
     Ok(())
 }
@@ -206,11 +210,16 @@ fn check_one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
     counts.unresolved += unresolved.len();
     let engine = Engine::new(chart);
     let mut seen: BTreeSet<Kind> = BTreeSet::new();
-    for values in cases(folder)? {
+    for (index, values) in cases(folder)?.into_iter().enumerate() {
         let Ok(rendered) = render(&engine, &values, &scan, Operation::Install) else {
             counts.not_rendered += 1;
             continue;
         };
+        if index == 0 {
+            for told in rbac::check(&rendered, &scan, &unresolved, &mut counts.rbac) {
+                out(&format!("{}: {told}\n", folder.display()))?;
+            }
+        }
         for (path, kind) in kinds(&rendered) {
             let is_known = scan.kinds.contains(&kind) || unresolved.contains(path.as_str());
             if !is_known && !seen.contains(&kind) {
@@ -277,7 +286,7 @@ fn options(scan: &Scan, operation: Operation) -> Result<RenderOptions> {
             .push(format!("{}/{}", kind.api_version, kind.kind));
     }
     let release = ReleaseOptions {
-        name: "audit".to_owned(),
+        name: rbac::AUDITED.to_owned(),
         namespace: HOME.to_owned(),
         revision: if operation == Operation::Install { 1 } else { 2 },
         operation,
@@ -288,6 +297,15 @@ fn options(scan: &Scan, operation: Operation) -> Result<RenderOptions> {
 }
 
 fn kinds(rendered: &Rendered) -> Vec<(String, Kind)> {
+    let mut found = Vec::new();
+    for (path, object) in objects(rendered) {
+        add(&object, None, &path, &mut found);
+    }
+    found
+}
+
+/// The documents of a rendering, each with the path of its template.
+fn objects(rendered: &Rendered) -> Vec<(String, Value)> {
     let manifests = rendered
         .manifests
         .iter()
@@ -304,7 +322,7 @@ fn kinds(rendered: &Rendered) -> Vec<(String, Kind)> {
     for (path, text) in manifests.chain(hooks).chain(crds) {
         for document in helm::manifest::split(&text) {
             if let Ok(object) = helm::yaml::parse_typed(document.as_bytes()) {
-                add(&object, None, path, &mut found);
+                found.push((path.clone(), object));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The charts of a tree: their files, their default values, and what their schemas allow.
 
+use std::cell::OnceCell;
+
 use helm::chart::Chart;
 use serde_json::{Map, Value};
 
@@ -14,6 +16,8 @@ pub(super) struct ChartNode<'c> {
     line: Vec<ChartIndex>,
     /// Its `values.yaml`.
     values: Map<String, Value>,
+    /// Its default values, with those that the charts above it give it.
+    effective: OnceCell<Map<String, Value>>,
     schema: Option<Value>,
 }
 
@@ -60,6 +64,7 @@ fn add<'c>(
         names: names.clone(),
         line: line.clone(),
         values: chart.values(),
+        effective: OnceCell::new(),
         schema: chart
             .schema()
             .and_then(|schema| serde_json::from_slice(schema).ok()),
@@ -106,6 +111,43 @@ pub(super) fn defaults<'v>(nodes: &'v [ChartNode<'_>], index: ChartIndex, path: 
     defaults
 }
 
+/// The values that a chart has if nobody sets any.
+pub(super) fn effective<'v>(nodes: &'v [ChartNode<'_>], index: ChartIndex) -> &'v Map<String, Value> {
+    let node = &nodes[index];
+    node.effective.get_or_init(|| {
+        let mut values = node.values.clone();
+        let above = node.line.iter().rev().nth(1);
+        let Some(above) = above.map(|&above| effective(nodes, above)) else {
+            return values;
+        };
+        if let Some(Value::Object(given)) = above.get(node.name()) {
+            helm::values::merge(&mut values, given.clone());
+        }
+        values
+    })
+}
+
+/// What [`effective`] has at a path. Of the globals, the uppermost chart's that has them counts.
+pub(super) fn effective_at<'v>(
+    nodes: &'v [ChartNode<'_>],
+    index: ChartIndex,
+    path: &[String],
+) -> Defaults<'v> {
+    let full: Vec<&str> = path.iter().map(String::as_str).collect();
+    let mut defaults = Defaults::default();
+    let is_global = full.first() == Some(&"global");
+    let above = nodes[index]
+        .line
+        .iter()
+        .filter(|&&above| is_global && above != index);
+    for chart in above.chain([&index]) {
+        if defaults.found.is_empty() {
+            defaults.at(effective(nodes, *chart), &full);
+        }
+    }
+    defaults
+}
+
 /// Values found at a path.
 #[derive(Default)]
 pub(super) struct Defaults<'v> {
@@ -136,6 +178,11 @@ impl<'v> Defaults<'v> {
             (Some(_), Value::Object(map)) => self.at(map, path),
             (Some((&"*", rest)), Value::Array(items)) => {
                 for item in items {
+                    self.below(item, rest);
+                }
+            }
+            (Some((index, rest)), Value::Array(items)) => {
+                if let Some(item) = index.parse().ok().and_then(|index: usize| items.get(index)) {
                     self.below(item, rest);
                 }
             }

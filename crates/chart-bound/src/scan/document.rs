@@ -4,8 +4,15 @@
 //! nearly every line.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use super::possible::{Hole, RELEASE_NAMESPACE};
+
+/// Longest text of a rule, or of another part of a role or binding, that is followed.
+const MAX_BLOCK: usize = 16 << 10;
+
+/// The most that roles and bindings of one file may say together, in all ways through it.
+const MAX_FINDINGS: usize = 4 << 20;
 
 /// Something that was found in the output of a template.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,23 +21,114 @@ pub(super) enum Finding {
     Kind { api_version: String, kind: String },
     /// What is printed at this line is unknown, for the reason that the hole records.
     Unknown { hole: Hole, line: usize },
+    /// More is printed at this line than is followed.
+    Long { line: usize },
     /// An object is in this namespace, whichever the release's is.
     Namespace(String),
-    /// A role of this kind has this rule; the kind is `None` when the document has not shown it yet.
-    Rule { kind: Option<String>, rule: Rule },
+    /// A role of this kind has these rules, as YAML; the kind is `None` when the document has not shown it yet.
+    Rules {
+        kind: Option<String>,
+        /// What its metadata says, as far as it was kept.
+        parts: Option<Rc<Parts>>,
+        text: Rc<str>,
+        line: usize,
+    },
+    /// A document of a kind whose parts matter.
+    Object {
+        kind: String,
+        parts: Rc<Parts>,
+        line: usize,
+    },
 }
 
-/// A rule of a role in a chart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rule {
-    pub(super) groups: BTreeSet<String>,
-    pub(super) resources: BTreeSet<String>,
-    pub(super) verbs: BTreeSet<String>,
+/// What was found, each once.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    found: BTreeSet<Finding>,
+    /// The length of what roles and bindings say, in this file so far.
+    length: usize,
 }
+
+impl Findings {
+    pub(super) fn push(&mut self, finding: Finding) {
+        if self.found.contains(&finding) {
+            return;
+        }
+        let (length, line) = match &finding {
+            Finding::Rules { text, line, .. } => (text.len(), *line),
+            Finding::Object { parts, line, .. } => (parts.len(), *line),
+            Finding::Kind { .. } | Finding::Unknown { .. } | Finding::Long { .. } | Finding::Namespace(_) => {
+                (0, 0)
+            }
+        };
+        self.length += length;
+        if length > 0 && self.length > MAX_FINDINGS {
+            self.found.insert(Finding::Long { line });
+        } else {
+            self.found.insert(finding);
+        }
+    }
+
+    pub(super) fn extend(&mut self, more: impl IntoIterator<Item = Finding>) {
+        self.found.extend(more);
+    }
+
+    /// Takes what was found so far; what comes next is counted together with it.
+    pub(super) fn take(&mut self) -> Self {
+        let length = self.length;
+        std::mem::replace(
+            self,
+            Self {
+                length,
+                ..Self::default()
+            },
+        )
+    }
+
+    /// Everything, for the next file to begin anew.
+    pub(super) fn drain(&mut self) -> BTreeSet<Finding> {
+        std::mem::take(self).found
+    }
+
+    /// What came after [`take`](Self::take), which is put back.
+    pub(super) fn replace(&mut self, before: Self) -> BTreeSet<Finding> {
+        let length = self.length;
+        let after = std::mem::replace(self, before);
+        self.length = length;
+        after.found
+    }
+}
+
+/// The parts of a role, a binding or a Namespace that matter, as YAML.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Parts {
+    /// The lines with `name`, `namespace` and the labels by which roles are aggregated; or all of it in flow style.
+    pub(super) metadata: String,
+    pub(super) role_ref: String,
+    pub(super) subjects: String,
+    pub(super) aggregation: String,
+}
+
+impl Parts {
+    fn len(&self) -> usize {
+        let Self {
+            metadata,
+            role_ref,
+            subjects,
+            aggregation,
+        } = self;
+        metadata.len() + role_ref.len() + subjects.len() + aggregation.len()
+    }
+}
+
+/// Labels by which the rules of one cluster role become those of another begin with this.
+pub(super) const AGGREGATION_LABELS: &str = "rbac.authorization.k8s.io/";
 
 /// One way through the templates up to a point: the position in its line and its document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DocumentState {
+    /// Spaces before each line of the named template that is followed.
+    margin: usize,
     line: Line,
     document: Document,
 }
@@ -58,8 +156,10 @@ enum Key {
     Namespace,
     ItemApiVersion,
     ItemKind,
-    /// A line within the rules of a role.
-    Rule,
+    /// A line of the metadata that is kept.
+    Metadata,
+    /// A line of a part that is kept as a whole.
+    Block,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +170,7 @@ struct Document {
     /// Unknown text on lines of its own: it may contain keys, or whole documents.
     opaque: Option<Opaque>,
     section: Section,
+    parts: Option<Box<Parts>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,25 +196,31 @@ enum Section {
     Metadata(Option<usize>),
     /// `items:` of a list.
     Items { indent: Option<usize>, item: Object },
-    /// `rules:` of a role.
-    Rules(Rules),
+    /// A part that is kept as a whole.
+    Block(Block),
 }
 
-/// The position of a walk in the rules of a role.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Rules {
+/// A part of a document that is kept as a whole, up to the line before the current one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Block {
+    part: Part,
+    text: String,
     /// The column of the dashes that begin a rule.
     dash: Option<usize>,
-    rule: Rule,
-    list: Option<RuleList>,
+    /// How many brackets are open.
+    depth: usize,
+    /// Where its text begins.
+    line: usize,
+    is_lost: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum RuleList {
-    Groups,
-    Resources,
-    Verbs,
-    Other,
+enum Part {
+    Rules,
+    Metadata,
+    RoleRef,
+    Subjects,
+    Aggregation,
 }
 
 /// The layout of what an action prints.
@@ -140,7 +247,58 @@ impl DocumentState {
 
     /// True when a named template has to be followed line by line from here on.
     pub(super) fn follows(&self, shape: Shape) -> bool {
-        self.is_open(shape) && !self.is_in_list()
+        (self.is_open(shape) || self.begins_block(shape))
+            && !matches!(self.document.section, Section::Items { .. })
+    }
+
+    /// True when the line, once it ends, begins a part that is kept.
+    fn begins_block(&self, shape: Shape) -> bool {
+        let is_key = matches!(&self.line, Line::Start(text) if text.trim_end().ends_with(':'));
+        if !is_key || !shape.on_new_line {
+            return false;
+        }
+        let mut after = self.clone();
+        after.end_line(0, &mut Findings::default());
+        after.is_in_block()
+    }
+
+    /// True when what is printed at this point is kept together with all that it can be.
+    pub(super) fn collects(&self, shape: Shape) -> bool {
+        match &self.line {
+            Line::Value(Key::Metadata | Key::Block, _) => true,
+            Line::Start(_) => self.is_in_block() || self.begins_block(shape),
+            Line::Rest | Line::Value(..) => shape.on_new_line && self.is_in_block(),
+        }
+    }
+
+    fn is_in_block(&self) -> bool {
+        matches!(self.document.section, Section::Block(_))
+    }
+
+    /// The length of the text that it keeps.
+    pub(super) fn len(&self) -> usize {
+        let block = match &self.document.section {
+            Section::Block(block) => block.text.len(),
+            Section::Other | Section::Metadata(_) | Section::Items { .. } => 0,
+        };
+        block + self.document.parts.as_ref().map_or(0, |parts| parts.len())
+    }
+
+    /// Begins a named template whose lines are indented, and returns what to [`leave`](Self::leave) it with. The
+    /// columns of other lines do not matter.
+    pub(super) fn enter(&mut self, indent: usize) -> usize {
+        let before = self.margin;
+        if !self.is_in_block() {
+            self.margin = 0;
+        } else if let Line::Start(text) = &mut self.line {
+            text.extend(std::iter::repeat_n(' ', indent));
+            self.margin += indent;
+        }
+        before
+    }
+
+    pub(super) fn leave(&mut self, margin: usize) {
+        self.margin = margin;
     }
 
     /// True when what is printed at this point does not matter.
@@ -172,11 +330,11 @@ impl DocumentState {
     }
 
     fn is_in_list(&self) -> bool {
-        matches!(self.document.section, Section::Items { .. } | Section::Rules(_))
+        matches!(self.document.section, Section::Items { .. } | Section::Block(_))
     }
 
     /// Plain text of a template.
-    pub(super) fn text(&mut self, text: &str, at: usize, findings: &mut Vec<Finding>) {
+    pub(super) fn text(&mut self, text: &str, at: usize, findings: &mut Findings) {
         let mut lines = text.split('\n');
         if let Some(first) = lines.next() {
             self.extend(first, at, findings);
@@ -187,10 +345,25 @@ impl DocumentState {
         }
     }
 
+    fn begin_line(&mut self) {
+        let margin = if self.is_in_block() { self.margin } else { 0 };
+        self.line = Line::Start(" ".repeat(margin));
+    }
+
     /// One of the texts that an action can print.
-    pub(super) fn printed(&mut self, text: &str, shape: Shape, at: usize, findings: &mut Vec<Finding>) {
+    pub(super) fn printed(&mut self, text: &str, shape: Shape, at: usize, findings: &mut Findings) {
         if shape.on_new_line {
             self.end_line(at, findings);
+        }
+        let is_in_block = self.is_in_block();
+        if let Line::Start(start) = &mut self.line
+            && is_in_block
+        {
+            if start.trim().is_empty() && text.chars().all(Hole::is) {
+                start.extend(std::iter::repeat_n(' ', shape.indent.unwrap_or(0)));
+            }
+            self.text(text, at, findings);
+            return;
         }
         if self.is_nested_start(Shape {
             on_new_line: false,
@@ -222,7 +395,7 @@ impl DocumentState {
         });
     }
 
-    fn extend(&mut self, more: &str, at: usize, findings: &mut Vec<Finding>) {
+    fn extend(&mut self, more: &str, at: usize, findings: &mut Findings) {
         match &mut self.line {
             Line::Rest => {}
             Line::Value(_, text) => text.push_str(more),
@@ -230,7 +403,7 @@ impl DocumentState {
                 text.push_str(more);
                 if let Some(rest) = text.strip_prefix("---") {
                     let rest = rest.trim_start().to_owned();
-                    self.end_document(findings);
+                    self.end_document(at, findings);
                     self.line = Line::Start(rest);
                 }
                 self.classify(false, at, findings);
@@ -239,7 +412,7 @@ impl DocumentState {
     }
 
     /// Finds out whether the line matters, as soon as that is certain.
-    fn classify(&mut self, is_whole: bool, at: usize, findings: &mut Vec<Finding>) {
+    fn classify(&mut self, is_whole: bool, at: usize, findings: &mut Findings) {
         let Line::Start(text) = &self.line else { return };
         let text = text.clone();
         let mut content = text.trim_start();
@@ -252,9 +425,14 @@ impl DocumentState {
             return;
         }
         let root = *self.document.root.get_or_insert(column);
-        let is_in_rules = matches!(self.document.section, Section::Rules(_));
-        if is_in_rules && (column > root || content.starts_with('-')) {
-            self.line = Line::Value(Key::Rule, text);
+        if let Section::Block(block) = &self.document.section
+            && (column > root || content.starts_with('-') || block.depth > 0)
+        {
+            self.line = Line::Value(Key::Block, text);
+            return;
+        }
+        if self.is_label(content) {
+            self.line = Line::Value(Key::Metadata, content.to_owned());
             return;
         }
         if let Some(dash) = self.enter_item(column, content, root, findings) {
@@ -284,7 +462,7 @@ impl DocumentState {
             } => column > *indent,
             Section::Items { indent: None, .. } => false,
             Section::Metadata(indent) if column > root => column > *indent.get_or_insert(column),
-            Section::Metadata(_) | Section::Other | Section::Rules(_) => column > root,
+            Section::Metadata(_) | Section::Other | Section::Block(_) => column > root,
         }
     }
 
@@ -294,7 +472,7 @@ impl DocumentState {
         column: usize,
         content: &str,
         root: usize,
-        findings: &mut Vec<Finding>,
+        findings: &mut Findings,
     ) -> Option<usize> {
         let rest = content.strip_prefix("- ").or((content == "-").then_some(""))?;
         let Section::Items { indent, item } = &mut self.document.section else {
@@ -324,10 +502,10 @@ impl DocumentState {
         }
     }
 
-    fn leave_section(&mut self, findings: &mut Vec<Finding>) {
+    fn leave_section(&mut self, findings: &mut Findings) {
         match std::mem::take(&mut self.document.section) {
             Section::Items { item, .. } => report_item(&item, &self.document.object, findings),
-            Section::Rules(rules) => rules.rule.report(self.document.object.kind.as_deref(), findings),
+            Section::Block(block) => self.keep(block, findings),
             Section::Metadata(_) | Section::Other => {}
         }
     }
@@ -343,19 +521,32 @@ impl DocumentState {
             return;
         }
         let in_items = matches!(self.document.section, Section::Items { .. });
+        if column <= root
+            && let Some(part) = self.document.object.part(key, &value)
+        {
+            self.document.section = Section::Block(Block {
+                part,
+                text: String::new(),
+                dash: None,
+                depth: 0,
+                line: at,
+                is_lost: false,
+            });
+            self.line = Line::Value(Key::Block, value);
+            return;
+        }
         self.line = match key {
             "apiVersion" if in_items => Line::Value(Key::ItemApiVersion, value),
             "kind" if in_items => Line::Value(Key::ItemKind, value),
+            "name" | "namespace" if column > root && !in_items && self.document.object.is_kept() => {
+                Line::Value(Key::Metadata, format!("{key}: {value}"))
+            }
             "namespace" if column > root && !in_items => Line::Value(Key::Namespace, value),
             _ if column > root => Line::Rest,
             "apiVersion" => Line::Value(Key::ApiVersion, value),
             "kind" => Line::Value(Key::Kind, value),
             "metadata" => {
                 self.document.section = Section::Metadata(None);
-                Line::Rest
-            }
-            "rules" => {
-                self.document.section = Section::Rules(Rules::default());
                 Line::Rest
             }
             "items" => {
@@ -369,17 +560,28 @@ impl DocumentState {
         };
     }
 
-    fn end_line(&mut self, at: usize, findings: &mut Vec<Finding>) {
+    fn end_line(&mut self, at: usize, findings: &mut Findings) {
         self.classify(true, at, findings);
         let line = std::mem::take(&mut self.line);
+        self.begin_line();
         if let Line::Start(text) = &line {
             self.note_item(text, at);
+            if self.is_in_block() && !text.trim().is_empty() {
+                self.block_line(text, at, findings);
+            }
         }
         let Line::Value(key, text) = line else { return };
-        let Document { object, section, .. } = &mut self.document;
-        if let (Key::Rule, Section::Rules(rules)) = (key, section) {
-            if let Some(hole) = rules.line(&text, object.kind.as_deref(), findings) {
-                self.note_opaque(hole, true, at);
+        if key == Key::Block {
+            self.block_line(&text, at, findings);
+            return;
+        }
+        if key == Key::Metadata {
+            let parts = self.document.parts.get_or_insert_default();
+            if parts.metadata.len() + text.len() > MAX_BLOCK {
+                findings.push(Finding::Long { line: at });
+            } else {
+                parts.metadata += &text;
+                parts.metadata.push('\n');
             }
             return;
         }
@@ -395,7 +597,7 @@ impl DocumentState {
                 document.object.line = at;
             }
             (Key::Namespace, _) => {
-                if Hole::first_in(&text).is_none() && !text.contains(RELEASE_NAMESPACE) && !text.is_empty() {
+                if is_literal(&text) && !text.is_empty() {
                     findings.push(Finding::Namespace(text));
                 }
             }
@@ -407,14 +609,26 @@ impl DocumentState {
                 item.kind = Some(text);
                 item.line = at;
             }
-            (Key::ItemApiVersion | Key::ItemKind | Key::Rule, _) => {}
+            (Key::ItemApiVersion | Key::ItemKind | Key::Metadata | Key::Block, _) => {}
         }
     }
 
-    fn end_document(&mut self, findings: &mut Vec<Finding>) {
+    fn end_document(&mut self, at: usize, findings: &mut Findings) {
         let had_items = self.is_in_list();
         self.leave_section(findings);
-        let Document { object, opaque, .. } = std::mem::take(&mut self.document);
+        let Document {
+            object,
+            opaque,
+            parts,
+            ..
+        } = std::mem::take(&mut self.document);
+        if let (Some(kind), Some(parts)) = (&object.kind, parts) {
+            findings.push(Finding::Object {
+                kind: kind.clone(),
+                parts: (*parts).into(),
+                line: at,
+            });
+        }
         let is_list = object.kind.as_deref().is_some_and(|kind| kind.ends_with("List"));
         if !(had_items && is_list) {
             object.report(findings);
@@ -429,9 +643,9 @@ impl DocumentState {
     }
 
     /// The end of the file.
-    pub(super) fn end(mut self, at: usize, findings: &mut Vec<Finding>) {
+    pub(super) fn end(mut self, at: usize, findings: &mut Findings) {
         self.end_line(at, findings);
-        self.end_document(findings);
+        self.end_document(at, findings);
     }
 
     /// Drops the content of the line, and notes that something was lost.
@@ -440,11 +654,92 @@ impl DocumentState {
             self.line = Line::Rest;
             self.note_opaque(hole, true, at);
         }
+        if let Section::Block(block) = &mut self.document.section
+            && !block.text.is_empty()
+        {
+            block.text.clear();
+            block.is_lost = true;
+            self.note_opaque(hole, true, at);
+        }
+    }
+
+    /// A line of a part that is kept. Of rules, only the one that has begun is: so the ways through the ones before
+    /// it become equal.
+    fn block_line(&mut self, line: &str, at: usize, findings: &mut Findings) {
+        let Section::Block(block) = &mut self.document.section else {
+            return;
+        };
+        let content = line.trim_start();
+        let column = line.len() - content.len();
+        let begins_rule = block.part == Part::Rules && block.depth == 0 && content.starts_with('-');
+        if begins_rule && *block.dash.get_or_insert(column) == column {
+            let whole = Block {
+                text: String::new(),
+                line: at,
+                is_lost: false,
+                ..*block
+            };
+            let whole = std::mem::replace(block, whole);
+            self.keep(whole, findings);
+        }
+        let Section::Block(block) = &mut self.document.section else {
+            return;
+        };
+        block.depth = brackets(block.depth, line);
+        if block.is_lost || content.is_empty() {
+            return;
+        }
+        if block.text.len() + line.len() > MAX_BLOCK {
+            findings.push(Finding::Long { line: at });
+            block.text.clear();
+            block.is_lost = true;
+            return;
+        }
+        block.text += line;
+        block.text.push('\n');
+    }
+
+    /// Keeps a part that is complete.
+    fn keep(&mut self, block: Block, findings: &mut Findings) {
+        let (text, line) = (block.text, block.line);
+        if text.is_empty() {
+            return;
+        }
+        let Document { object, parts, .. } = &mut self.document;
+        if block.part == Part::Rules {
+            let parts = parts
+                .as_deref()
+                .filter(|parts| parts.metadata.contains(AGGREGATION_LABELS));
+            findings.push(Finding::Rules {
+                kind: object.kind.clone(),
+                parts: parts.cloned().map(Rc::new),
+                text: text.into(),
+                line,
+            });
+            return;
+        }
+        let parts = parts.get_or_insert_default();
+        let known = match block.part {
+            Part::Metadata | Part::Rules => &mut parts.metadata,
+            Part::RoleRef => &mut parts.role_ref,
+            Part::Subjects => &mut parts.subjects,
+            Part::Aggregation => &mut parts.aggregation,
+        };
+        *known = text;
+    }
+
+    /// True for a label by which roles are aggregated.
+    fn is_label(&self, content: &str) -> bool {
+        matches!(self.document.section, Section::Metadata(_))
+            && content
+                .trim_start_matches(['"', '\''])
+                .starts_with(AGGREGATION_LABELS)
+            && content.contains(':')
     }
 }
 
 /// Items of a typed list may omit what the list says.
-fn report_item(item: &Object, list: &Object, findings: &mut Vec<Finding>) {
+fn report_item(item: &Object, list: &Object, findings: &mut Findings) {
     if *item == Object::default() {
         return;
     }
@@ -458,7 +753,32 @@ fn report_item(item: &Object, list: &Object, findings: &mut Vec<Finding>) {
 }
 
 impl Object {
-    fn report(&self, findings: &mut Vec<Finding>) {
+    /// The part that a key at the root begins, if it is one that matters for an object of this kind.
+    fn part(&self, key: &str, value: &str) -> Option<Part> {
+        let is = |kinds: &[&str]| {
+            self.kind
+                .as_deref()
+                .is_none_or(|kind| kinds.contains(&kind) || Hole::first_in(kind).is_some())
+        };
+        match key {
+            "rules" if is(&["Role", "ClusterRole"]) => Some(Part::Rules),
+            "aggregationRule" if is(&["ClusterRole"]) => Some(Part::Aggregation),
+            "roleRef" if is(&["RoleBinding", "ClusterRoleBinding"]) => Some(Part::RoleRef),
+            "subjects" if is(&["RoleBinding", "ClusterRoleBinding"]) => Some(Part::Subjects),
+            // In flow style.
+            "metadata" if value.trim_start().starts_with('{') => Some(Part::Metadata),
+            _ => None,
+        }
+    }
+
+    /// True when its name matters.
+    fn is_kept(&self) -> bool {
+        self.kind
+            .as_deref()
+            .is_none_or(|kind| ["RoleBinding", "ClusterRoleBinding", "Namespace"].contains(&kind))
+    }
+
+    fn report(&self, findings: &mut Findings) {
         let (Some(api_version), Some(kind)) = (&self.api_version, &self.kind) else {
             return;
         };
@@ -477,64 +797,27 @@ impl Object {
     }
 }
 
-impl Rules {
-    /// Reads a whole line; returns its hole if it has unknown parts.
-    fn line(&mut self, text: &str, kind: Option<&str>, findings: &mut Vec<Finding>) -> Option<Hole> {
-        let text = text.trim_end();
-        let mut content = text.trim_start();
-        let column = text.len() - content.len();
-        if content.is_empty() || content.starts_with('#') {
-            return None;
+/// The number of brackets that are open at the end of a line.
+fn brackets(mut depth: usize, line: &str) -> usize {
+    let mut quote = None;
+    let mut before = ' ';
+    for c in line.chars() {
+        match (quote, c) {
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '#') if before == ' ' => break,
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (Some(open), c) if c == open => quote = None,
+            _ => {}
         }
-        if let Some(rest) = content.strip_prefix('-') {
-            if *self.dash.get_or_insert(column) != column {
-                return self.entry(rest);
-            }
-            std::mem::take(&mut self.rule).report(kind, findings);
-            content = rest.trim_start();
-        }
-        let Some((key, value)) = content.split_once(':') else {
-            return Hole::first_in(content);
-        };
-        self.list = Some(match unquoted(key) {
-            "apiGroups" => RuleList::Groups,
-            "resources" => RuleList::Resources,
-            "verbs" => RuleList::Verbs,
-            _ => RuleList::Other,
-        });
-        let value = value.split(" #").next().unwrap_or_default().trim();
-        let inside = value
-            .strip_prefix('[')
-            .map(|value| value.strip_suffix(']').unwrap_or(value))?;
-        let holes: Vec<Hole> = inside.split(',').filter_map(|item| self.entry(item)).collect();
-        holes.first().copied()
+        before = c;
     }
-
-    fn entry(&mut self, item: &str) -> Option<Hole> {
-        let set = match self.list? {
-            RuleList::Groups => &mut self.rule.groups,
-            RuleList::Resources => &mut self.rule.resources,
-            RuleList::Verbs => &mut self.rule.verbs,
-            RuleList::Other => return None,
-        };
-        let item = scalar(item);
-        let hole = Hole::first_in(item);
-        if hole.is_none() {
-            set.insert(item.to_owned());
-        }
-        hole
-    }
+    depth
 }
 
-impl Rule {
-    fn report(self, kind: Option<&str>, findings: &mut Vec<Finding>) {
-        if !self.verbs.is_empty() && !self.resources.is_empty() {
-            findings.push(Finding::Rule {
-                kind: kind.map(str::to_owned),
-                rule: self,
-            });
-        }
-    }
+/// True for a text without unknown parts, and without what the release decides.
+pub(super) fn is_literal(text: &str) -> bool {
+    !text.chars().any(|c| Hole::is(c) || c == RELEASE_NAMESPACE)
 }
 
 /// A key and the start of its value, once the colon after the key is certain.
@@ -569,16 +852,20 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<String> {
-        let mut findings = Vec::new();
+        let mut findings = Findings::default();
         let mut state = DocumentState::default();
         state.text(text, 1, &mut findings);
         state.end(1, &mut findings);
         findings
+            .drain()
             .into_iter()
             .map(|finding| match finding {
                 Finding::Kind { api_version, kind } => format!("{api_version} {kind}"),
                 Finding::Namespace(namespace) => format!("namespace {namespace}"),
-                Finding::Unknown { .. } | Finding::Rule { .. } => "?".to_owned(),
+                Finding::Unknown { .. }
+                | Finding::Long { .. }
+                | Finding::Rules { .. }
+                | Finding::Object { .. } => "?".to_owned(),
             })
             .collect()
     }
@@ -587,44 +874,13 @@ mod tests {
     fn documents_are_read_by_indentation() {
         let text = "# comment\napiVersion: v1\nkind: \"Secret\" # why\nmetadata:\n  labels:\n    namespace: no\n  namespace: shop\n\
                     data:\n  kind: No\n---\n  kind: A\n  apiVersion: g/v1\n  spec:\n    apiVersion: x\n    kind: No\n";
-        assert_eq!(kinds(text), ["namespace shop", "v1 Secret", "g/v1 A"]);
-    }
-
-    #[test]
-    fn rules_of_roles_are_read_in_both_spellings() {
-        let text = "kind: Role\nrules:\n- apiGroups: [\"\", apps]\n  resources:\n  - pods\n  - \"pods/log\" # why\n  verbs: [get]\n\
-                    - apiGroups:\n    - g.io\n  resources: ['*']\n  verbs:\n    - list\nsubjects: []\n";
-        let mut findings = Vec::new();
-        let mut state = DocumentState::default();
-        state.text(text, 1, &mut findings);
-        state.end(1, &mut findings);
-        let rules: Vec<String> = findings
-            .into_iter()
-            .map(|finding| match finding {
-                Finding::Rule { kind, rule } => {
-                    let Rule {
-                        groups,
-                        resources,
-                        verbs,
-                    } = rule;
-                    format!("{} {groups:?} {resources:?} {verbs:?}", kind.unwrap_or_default())
-                }
-                other => format!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(
-            rules,
-            [
-                r#"Role {"", "apps"} {"pods", "pods/log"} {"get"}"#,
-                r#"Role {"g.io"} {"*"} {"list"}"#
-            ]
-        );
+        assert_eq!(kinds(text), ["g/v1 A", "v1 Secret", "namespace shop"]);
     }
 
     #[test]
     fn lists_are_taken_apart() {
         let text = "apiVersion: v1\nkind: List\nitems:\n  - apiVersion: v1\n    kind: Service\n    spec:\n      - kind: No\n\
                     \x20 - apiVersion: apps/v1\n    kind: Deployment\n---\napiVersion: v1\nkind: ConfigMapList\nitems:\n- metadata: {}\n  kind: ConfigMap\n";
-        assert_eq!(kinds(text), ["v1 Service", "apps/v1 Deployment", "v1 ConfigMap"]);
+        assert_eq!(kinds(text), ["apps/v1 Deployment", "v1 ConfigMap", "v1 Service"]);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::charts;
 use super::possible::{
-    Alternative, Hole, MAX_ALTERNATIVES, MAX_TEXT, Possible, RELEASE_NAMESPACE, Shared, joined,
+    Alternative, Hole, MAX_ALTERNATIVES, MAX_TEXT, Possible, RELEASE_NAME, RELEASE_NAMESPACE, Shared, joined,
 };
 use super::walk::{Lookup, Scope, Walk, is_function};
 
@@ -154,6 +154,7 @@ impl<'c> Walk<'c> {
                 Alternative::Metadata(chart) => self.of_metadata(*chart, name),
                 Alternative::Release => match name {
                     "Namespace" => Possible::text(&RELEASE_NAMESPACE.to_string()),
+                    "Name" => Possible::text(&RELEASE_NAME.to_string()),
                     "Service" => Possible::text("Helm"),
                     _ => self.unknown(&format!(".Release.{name}")),
                 },
@@ -400,13 +401,63 @@ impl<'c> Walk<'c> {
                 let elements = self.elements(items).1.or(item);
                 listed([elements])
             }
-            ("toYaml" | "toJson" | "fromYaml" | "fromJson" | "toRawJson" | "toPrettyJson", [_]) => {
-                self.opaque(function, arguments)
-            }
+            (
+                "toYaml" | "mustToYaml" | "toYamlPretty" | "toJson" | "mustToJson" | "toRawJson"
+                | "mustToRawJson" | "toPrettyJson" | "mustToPrettyJson",
+                [value],
+            ) => self.written(value),
+            ("fromYaml" | "fromJson", [_]) => self.opaque(function, arguments),
+            ("quote" | "squote" | "toString", [value]) => self.quoted(function, value),
             // Unknown texts that are trimmed or indented keep their hole, and so its reason.
             ("indent" | "nindent" | "trim", _) if last().iter().any(is_unknown) => last(),
             (name, all) if PURE.contains(&name) => self.called(name, all),
             (name, all) => self.opaque(name, all),
+        }
+    }
+
+    /// A value as YAML or JSON: maps, lists and what the chart's values have stay what they are, because where their
+    /// parts matter, the text is read again.
+    fn written(&mut self, value: &Possible) -> Possible {
+        let alternatives = value.iter().map(|alternative| match alternative {
+            Alternative::Values(..) | Alternative::Map(_) | Alternative::List(_) => alternative.clone(),
+            other => {
+                let value = Possible::one(other.clone());
+                let hole = some_source(&value).map(|source| self.hole_of(&source));
+                Alternative::Hole(hole.unwrap_or_else(|| self.holes.because("the result of toYaml")))
+            }
+        });
+        alternatives.collect::<Possible>().bounded(&mut self.holes)
+    }
+
+    /// A text in quotes. What the chart's values have stays what it is: quotes do not matter where it is read.
+    fn quoted(&mut self, function: &str, value: &Possible) -> Possible {
+        let (values, others): (Vec<_>, Vec<_>) = value
+            .iter()
+            .cloned()
+            .partition(|alternative| matches!(alternative, Alternative::Values(..)));
+        let values: Possible = values.into_iter().collect();
+        let others: Possible = others.into_iter().collect();
+        if others.iter().len() == 0 {
+            return values;
+        }
+        self.called(function, &[others]).or(&values)
+    }
+
+    /// A text that stands for a value in a part of a document that is read as a whole.
+    pub(super) fn standing_for(&mut self, value: &Possible) -> String {
+        let mut alternatives = value.iter();
+        match (alternatives.next(), alternatives.next()) {
+            (None, _) => String::new(),
+            (Some(Alternative::Text(text)), None) if text.len() <= MAX_TEXT => text.to_string(),
+            (Some(Alternative::Int(int)), None) => int.to_string(),
+            (Some(Alternative::Bool(bool)), None) => bool.to_string(),
+            _ => {
+                let hole = some_source(value).map(|source| self.hole_of(&source));
+                let reason =
+                    hole.map_or_else(|| "a value".to_owned(), |hole| self.holes.reason(hole).to_owned());
+                let hole = self.holes.standing_for(value, &reason);
+                hole.as_char().to_string()
+            }
         }
     }
 
@@ -444,7 +495,12 @@ impl<'c> Walk<'c> {
         }
         let mut result = Possible::nothing();
         for combination in combinations {
-            let text = self.call_pure(function, combination);
+            let has_release = combination.iter().any(has_release);
+            // What is left of the name of the release where it is gone is not known.
+            let text = self
+                .call_pure(function, combination)
+                .map(|text| if has_release { unescaped(&text) } else { text })
+                .filter(|text| !has_release || text.contains([RELEASE_NAME, RELEASE_NAMESPACE]));
             result = result.or(&match text {
                 Some(text) => Possible::text(&text),
                 None => self.opaque(function, arguments),
@@ -483,9 +539,9 @@ impl<'c> Walk<'c> {
                 Alternative::Bool(bool) => values.push(Some(GoValue::from(*bool))),
                 Alternative::Text(_) | Alternative::Values(..) => {
                     let texts = self.texts(&Possible::one(alternative.clone()));
-                    values.extend(texts.into_iter().map(|text| match Hole::first_in(&text) {
-                        Some(_) => None,
-                        None => Some(GoValue::from(&*text)),
+                    values.extend(texts.into_iter().map(|text| {
+                        let is_known = text.chars().all(|c| c == RELEASE_NAME || !Hole::is(c));
+                        is_known.then(|| GoValue::from(&*text))
                     }));
                 }
                 _ => values.push(None),
@@ -621,6 +677,20 @@ fn some_source(value: &Possible) -> Option<Alternative> {
         Alternative::List(items) => items.iter().find_map(some_source),
         _ => None,
     })
+}
+
+/// True for a text with the name or the namespace of the release in it.
+fn has_release(value: &GoValue) -> bool {
+    matches!(value, GoValue::String(text) if text.lossy().contains([RELEASE_NAME, RELEASE_NAMESPACE]))
+}
+
+/// Go quotes characters that cannot be printed, such as ours.
+fn unescaped(text: &str) -> String {
+    [RELEASE_NAME, RELEASE_NAMESPACE]
+        .into_iter()
+        .fold(text.to_owned(), |text, c| {
+            text.replace(&format!("\\U{:08x}", u32::from(c)), &c.to_string())
+        })
 }
 
 fn is_unknown(alternative: &Alternative) -> bool {

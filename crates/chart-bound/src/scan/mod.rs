@@ -10,6 +10,7 @@ mod document;
 mod effects;
 mod evaluate;
 mod possible;
+mod read;
 mod roles;
 mod steps;
 mod walk;
@@ -25,12 +26,16 @@ use helm::chart::Chart;
 use serde_json::Value;
 
 use self::charts::ChartNode;
-use self::document::{Finding, Rule as FoundRule};
+use self::document::{Finding, Parts};
 use self::effects::Defines;
 use self::possible::{Alternative, Hole, Possible};
+use self::read::Reader;
 use self::walk::Walk;
 
 pub use self::roles::{Aggregation, Binding, NAMESPACE, Name, RELEASE, RoleRef, Rule, Subject};
+
+/// The most lines that the rules of all roles in a chart may have, and the most subjects of its bindings.
+const MAX_LINES: usize = 10_000;
 
 /// Everything that a chart can touch, as far as its trees show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -201,7 +206,7 @@ impl Scan {
     fn take(&mut self, path: &str, walk: &mut Walk<'_>) {
         // NOTES.txt is printed and creates no objects, but its lookups count.
         let is_notes = path.ends_with("NOTES.txt");
-        for finding in std::mem::take(&mut walk.findings) {
+        for finding in walk.findings.drain() {
             match finding {
                 _ if is_notes => {}
                 Finding::Kind { api_version, kind } => {
@@ -210,10 +215,33 @@ impl Scan {
                 Finding::Namespace(namespace) => {
                     self.namespaces.insert(namespace);
                 }
-                Finding::Rule { kind, rule } => self.take_rule(kind.as_deref(), &rule),
+                Finding::Rules {
+                    kind,
+                    parts,
+                    text,
+                    line,
+                } => {
+                    let mut reader = Reader::new(walk);
+                    let labels = parts.map(|parts| reader.labels(&parts.metadata));
+                    let rules = reader.rules(&text);
+                    let unknown = reader.unknown;
+                    for mut rule in rules {
+                        rule.aggregated_to.extend(labels.iter().flatten().cloned());
+                        self.take_rule(kind.as_deref(), rule, (path, line));
+                    }
+                    self.note_all(path, line, unknown);
+                }
+                Finding::Object { kind, parts, line } => {
+                    let unknown = self.take_object(&kind, &parts, Reader::new(walk));
+                    self.note_all(path, line, unknown);
+                }
                 Finding::Unknown { hole, line } => {
-                    let what = format!("what is rendered depends on {}", walk.holes.reason(hole));
-                    self.note(path, line, what);
+                    let reason = walk.holes.reason(hole).to_owned();
+                    self.note_all(path, line, [reason]);
+                }
+                Finding::Long { line } => {
+                    let what = "a part of a role or binding is longer than the scan follows";
+                    self.note(path, line, what.to_owned());
                 }
             }
         }
@@ -223,22 +251,60 @@ impl Scan {
     }
 
     /// Rules of a role whose kind comes after them, or is not known, count for both kinds of role.
-    fn take_rule(&mut self, kind: Option<&str>, rule: &FoundRule) {
-        for verb in &rule.verbs {
-            for group in &rule.groups {
-                let rights = rule
-                    .resources
-                    .iter()
-                    .map(|resource| format!("{verb} {group}/{resource}"));
-                match kind {
-                    Some("Role") => self.rules.extend(rights),
-                    Some("ClusterRole") => self.cluster_rules.extend(rights),
-                    _ => {
-                        self.rules.extend(rights.clone());
-                        self.cluster_rules.extend(rights);
+    fn take_rule(&mut self, kind: Option<&str>, rule: Rule, (path, line): (&str, usize)) {
+        let names = rule.names.as_ref().map_or(1, BTreeSet::len);
+        let sizes = [rule.verbs.len(), rule.groups.len(), rule.resources.len(), names];
+        let lines = sizes.into_iter().fold(1, usize::saturating_mul);
+        let known = self.rules.len() + self.cluster_rules.len();
+        if lines.saturating_add(known).saturating_add(rule.urls.len()) > MAX_LINES {
+            let what = "the chart's roles have more rules than the scan follows";
+            self.note(path, line, what.to_owned());
+            return;
+        }
+        let lines = rule.lines();
+        if kind != Some("ClusterRole") {
+            self.rules.extend(lines.iter().cloned());
+            self.role_rules.insert(rule.clone());
+        }
+        if kind != Some("Role") {
+            self.cluster_rules.extend(lines);
+            self.cluster_role_rules.insert(rule);
+        }
+    }
+
+    /// Returns what about it is unknown.
+    fn take_object(&mut self, kind: &str, parts: &Parts, mut reader: Reader<'_, '_>) -> BTreeSet<String> {
+        let (names, namespaces) = reader.place(&parts.metadata);
+        let literal = namespaces.iter().filter_map(Name::literal);
+        self.namespaces.extend(literal.map(str::to_owned));
+        match kind {
+            "RoleBinding" | "ClusterRoleBinding" => {
+                for binding in reader.bindings(kind == "ClusterRoleBinding", parts) {
+                    let subjects: usize = self.bindings.iter().map(|known| 1 + known.subjects.len()).sum();
+                    if subjects + binding.subjects.len() > MAX_LINES {
+                        let what = "the chart has more bindings than the scan follows";
+                        reader.unknown.insert(what.to_owned());
+                        break;
                     }
+                    self.bindings.insert(binding);
                 }
             }
+            "Namespace" => {
+                // A name that is one of several is not the chart's alone.
+                let only = names.first().filter(|_| names.len() == 1);
+                let literal = only.and_then(Name::literal).map(str::to_owned);
+                self.created_namespaces.extend(literal);
+            }
+            "ClusterRole" => self.aggregations.extend(reader.aggregations(&parts.aggregation)),
+            // Of others, only the namespace matters.
+            _ => reader.unknown.clear(),
+        }
+        reader.unknown
+    }
+
+    fn note_all(&mut self, path: &str, line: usize, reasons: impl IntoIterator<Item = String>) {
+        for reason in reasons {
+            self.note(path, line, format!("what is rendered depends on {reason}"));
         }
     }
 

@@ -29,6 +29,12 @@ const FIRST_HOLE: u32 = 0xF_0000;
 /// How many different reasons can be distinguished.
 const MAX_HOLES: u32 = 0xFF00;
 
+/// Stands for the name of the release inside a text: a hole that is the same everywhere.
+pub(super) const RELEASE_NAME: char = '\u{F_0000}';
+
+/// The hole for what is made of the name of the release.
+const OF_RELEASE_NAME: Hole = Hole('\u{F_0001}');
+
 /// Stands for the namespace of the release inside a text.
 pub(super) const RELEASE_NAMESPACE: char = '\u{10_0000}';
 
@@ -41,9 +47,14 @@ impl Hole {
         self.0
     }
 
-    /// The first hole in a text.
+    /// The reason for the first hole in a text, as a hole.
     pub(super) fn first_in(text: &str) -> Option<Self> {
-        text.chars().find(|&c| Self::is(c)).map(Self)
+        let first = text.chars().find(|&c| Self::is(c))?;
+        Some(if first == RELEASE_NAME {
+            OF_RELEASE_NAME
+        } else {
+            Self(first)
+        })
     }
 
     pub(super) fn is(c: char) -> bool {
@@ -52,21 +63,60 @@ impl Hole {
 }
 
 /// The reasons why parts are unknown, each once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Holes {
     reasons: Vec<String>,
     by_reason: BTreeMap<String, Hole>,
+    /// Holes that stand for values of which something is known.
+    values: BTreeMap<Hole, Possible>,
+    by_value: BTreeMap<Possible, Hole>,
+}
+
+impl Default for Holes {
+    fn default() -> Self {
+        let reason = ".Release.Name".to_owned();
+        Self {
+            reasons: vec![reason.clone(); 2],
+            by_reason: BTreeMap::from([(reason, OF_RELEASE_NAME)]),
+            values: BTreeMap::new(),
+            by_value: BTreeMap::new(),
+        }
+    }
 }
 
 impl Holes {
+    /// The hole for a value, with the reason why it is not known altogether.
+    pub(super) fn standing_for(&mut self, value: &Possible, reason: &str) -> Hole {
+        if let Some(&hole) = self.by_value.get(value) {
+            return hole;
+        }
+        if self.reasons.len() >= MAX_HOLES as usize {
+            return self.because(reason);
+        }
+        let hole = self.next();
+        self.reasons.push(reason.to_owned());
+        self.values.insert(hole, value.clone());
+        self.by_value.insert(value.clone(), hole);
+        hole
+    }
+
+    /// The value that a character stands for.
+    pub(super) fn value(&self, of: char) -> Option<&Possible> {
+        self.values.get(&Hole(of))
+    }
+
+    fn next(&self) -> Hole {
+        let next = u32::try_from(self.reasons.len())
+            .unwrap_or(MAX_HOLES)
+            .min(MAX_HOLES - 1);
+        Hole(char::from_u32(FIRST_HOLE + next).unwrap_or(RELEASE_NAMESPACE))
+    }
+
     pub(super) fn because(&mut self, reason: &str) -> Hole {
         if let Some(&hole) = self.by_reason.get(reason) {
             return hole;
         }
-        let next = u32::try_from(self.reasons.len())
-            .unwrap_or(MAX_HOLES)
-            .min(MAX_HOLES - 1);
-        let hole = Hole(char::from_u32(FIRST_HOLE + next).unwrap_or(RELEASE_NAMESPACE));
+        let hole = self.next();
         if self.reasons.len() < MAX_HOLES as usize {
             self.reasons.push(reason.to_owned());
             self.by_reason.insert(reason.to_owned(), hole);

@@ -8,9 +8,10 @@ use gotemplate::set::Set;
 use gotemplate::stack::Stack;
 
 use super::charts::ChartNode;
-use super::document::{DocumentState, Finding, Shape};
+use super::document::{DocumentState, Finding, Findings, Shape};
 use super::effects::{self, Defines, Effects};
 use super::possible::{self, Alternative, ChartIndex, Hole, Holes, MAX_TEXT, Possible, Shared};
+use super::read;
 use super::steps::{Cut, Steps};
 
 /// How deeply templates may be nested; deeper ones are treated as unknown.
@@ -34,12 +35,27 @@ pub(super) trait Sink: Clone + Ord {
     fn is_indifferent(&self, shape: Shape) -> bool;
     /// True when the output of a named template has to be followed line by line.
     fn follows(&self, shape: Shape) -> bool;
+    /// True when what an action prints here is kept together with all that it can be.
+    fn collects(&self, _: Shape) -> bool {
+        false
+    }
+    /// What it costs to go on with this way, in steps.
+    fn weight(&self) -> usize {
+        1
+    }
     /// One of the texts that an action can print.
     fn print(&mut self, text: &str, shape: Shape, walk: &mut Walk<'_>);
     /// Drops details that would make too many ways differ.
     fn blur(&mut self, walk: &mut Walk<'_>);
     /// Follows the ways through the templates with this name.
-    fn pass(walk: &mut Walk<'_>, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<Self>);
+    fn pass(
+        walk: &mut Walk<'_>,
+        name: &str,
+        dot: &Possible,
+        shape: Shape,
+        trees: &[Rc<Tree>],
+        ways: &mut Vec<Self>,
+    );
 }
 
 /// A walk through the templates of a chart.
@@ -48,12 +64,14 @@ pub(super) struct Walk<'c> {
     defines: Defines,
     effects: Effects,
     pub(super) holes: Holes,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Findings,
     pub(super) lookups: BTreeSet<Lookup>,
     pub(super) memo: Memo,
     /// What named templates do to the ways through the file that is being executed.
     followed: BTreeMap<Following, Followed>,
     pub(super) steps: Steps,
+    /// What is left of the steps for reading roles and bindings.
+    pub(super) steps_of_reading: usize,
     stack: Stack,
     /// The file that is being executed.
     file: Vec<u8>,
@@ -100,7 +118,7 @@ struct Following {
 #[derive(Clone)]
 struct Followed {
     ways: Vec<DocumentState>,
-    findings: Vec<Finding>,
+    findings: BTreeSet<Finding>,
     line: usize,
 }
 
@@ -160,11 +178,12 @@ impl<'c> Walk<'c> {
             effects: Effects::new(&defines),
             defines,
             holes: Holes::default(),
-            findings: Vec::new(),
+            findings: Findings::default(),
             lookups: BTreeSet::new(),
             memo: Memo::default(),
             followed: BTreeMap::new(),
             steps: Steps::default(),
+            steps_of_reading: read::STEPS,
             stack: Stack::new(MAX_STACK),
             file: Vec::new(),
             line_ends: Vec::new(),
@@ -203,7 +222,7 @@ impl<'c> Walk<'c> {
 
     fn list<S: Sink>(&mut self, tree: &Tree, list: &List, scope: &mut Scope, ways: &mut Vec<S>) {
         for node in &list.nodes {
-            self.steps.spend(1 + ways.len());
+            self.steps.spend(1 + ways.iter().map(S::weight).sum::<usize>());
             if !self.goes_on() {
                 return;
             }
@@ -357,6 +376,18 @@ impl<'c> Walk<'c> {
         if others.is_empty() {
             return;
         }
+        let (kept, others): (Vec<S>, Vec<S>) = others.into_iter().partition(|way| way.collects(shape));
+        if !kept.is_empty() {
+            let value = self.pipe(pipe, scope);
+            let text = self.standing_for(&value);
+            for mut way in kept {
+                way.print(&text, shape, self);
+                ways.push(way);
+            }
+        }
+        if others.is_empty() {
+            return;
+        }
         let is_wanted = others.iter().any(|way| !way.is_indifferent(shape));
         let texts = if is_wanted || self.effects.of(pipe) {
             let value = self.pipe(pipe, scope);
@@ -428,7 +459,7 @@ impl<'c> Walk<'c> {
                 way.plain("\n", self);
             }
         }
-        S::pass(self, name, dot, &trees, ways);
+        S::pass(self, name, dot, shape, &trees, ways);
     }
 
     /// The templates with this name, or the reason why they are not followed.
@@ -481,11 +512,9 @@ impl<'c> Walk<'c> {
             return;
         }
         ways.extend(following.ways.iter().cloned());
-        let findings_before = std::mem::take(&mut self.findings);
+        let findings_before = self.findings.take();
         self.through(name, dot, trees, ways);
-        let mut findings = std::mem::replace(&mut self.findings, findings_before);
-        findings.sort();
-        findings.dedup();
+        let findings = self.findings.replace(findings_before);
         self.findings.extend(findings.iter().cloned());
         if self.goes_on() {
             let followed = Followed {
@@ -666,7 +695,14 @@ impl Sink for Text {
         }
     }
 
-    fn pass(walk: &mut Walk<'_>, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<Self>) {
+    fn pass(
+        walk: &mut Walk<'_>,
+        name: &str,
+        dot: &Possible,
+        _: Shape,
+        trees: &[Rc<Tree>],
+        ways: &mut Vec<Self>,
+    ) {
         walk.through(name, dot, trees, ways);
     }
 }
@@ -682,6 +718,14 @@ impl Sink for DocumentState {
         Self::is_indifferent(self, shape)
     }
 
+    fn collects(&self, shape: Shape) -> bool {
+        Self::collects(self, shape)
+    }
+
+    fn weight(&self) -> usize {
+        1 + self.len() / 128
+    }
+
     fn follows(&self, shape: Shape) -> bool {
         Self::follows(self, shape)
     }
@@ -695,7 +739,26 @@ impl Sink for DocumentState {
         Self::blur(self, hole, walk.line);
     }
 
-    fn pass(walk: &mut Walk<'_>, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<Self>) {
-        walk.through_documents(name, dot, trees, ways);
+    /// Ways with different margins go through one after the other, so that each can be given its own back.
+    fn pass(
+        walk: &mut Walk<'_>,
+        name: &str,
+        dot: &Possible,
+        shape: Shape,
+        trees: &[Rc<Tree>],
+        ways: &mut Vec<Self>,
+    ) {
+        let mut by_margin: BTreeMap<usize, Vec<Self>> = BTreeMap::new();
+        for mut way in std::mem::take(ways) {
+            let before = way.enter(shape.indent.unwrap_or(0));
+            by_margin.entry(before).or_default().push(way);
+        }
+        for (margin, mut entered) in by_margin {
+            walk.through_documents(name, dot, trees, &mut entered);
+            for way in &mut entered {
+                way.leave(margin);
+            }
+            ways.append(&mut entered);
+        }
     }
 }

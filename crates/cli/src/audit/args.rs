@@ -10,7 +10,8 @@ pub(crate) struct Audit {
     /// Charts: folders, archives, URLs or OCI references; a folder without a chart stands for all charts below it.
     #[arg(required = true, value_name = "CHART")]
     pub(crate) charts: Vec<String>,
-    /// Render each chart folder with its defaults and its ci/*values.yaml, and print the kinds that the scan missed.
+    /// Render each chart folder with its defaults and its ci/*values.yaml, and print the kinds that the scan missed, and
+    /// the rules and bindings that it missed of those that the defaults render.
     #[arg(long)]
     pub(crate) check: bool,
     /// Render each chart folder with its defaults and its ci/*values.yaml, as an install and as an upgrade, and print

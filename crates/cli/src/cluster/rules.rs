@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use chart_bound::Bound;
 use chart_bound::GroupResource;
+use chart_bound::scan::RELEASE;
 use serde_json::{Value, json};
 
 /// API servers refuse shorter lifetimes of tokens.
@@ -31,6 +32,7 @@ type Rights = BTreeMap<GroupResource, BTreeSet<String>>;
 pub(super) fn of_chart(bound: Option<&Bound>) -> Result<Vec<Value>> {
     let mut rules = own();
     let mut rights = Rights::new();
+    let mut named: BTreeMap<(GroupResource, String), Vec<String>> = BTreeMap::new();
     if let Some(bound) = bound {
         for kind in bound.namespaced.iter().chain(&bound.cluster) {
             let verbs = rights.entry(kind.clone()).or_default();
@@ -47,19 +49,38 @@ pub(super) fn of_chart(bound: Option<&Bound>) -> Result<Vec<Value>> {
                      target that holds what the chart needs, and name it with --cluster-role"
                 );
             }
-            // `verb group/resource`, with a name where the chart has one; the group is empty for the core group.
-            let mut parts = held.split(' ');
-            let verb = parts.next().unwrap_or_default();
-            let kind = parts.next().unwrap_or_default();
+            // `verb group/resource`, or `verb group/resource name`; the group is empty for the core group.
+            let mut words = held.split(' ');
+            let (verb, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             let (group, resource) = kind.split_once('/').unwrap_or(("", kind));
             let kind = GroupResource::new(group, resource);
-            rights.entry(kind).or_default().insert(verb.to_owned());
+            // A name that depends on the release or on values is not known yet.
+            match words
+                .next()
+                .filter(|name| *name != "?" && !name.contains(RELEASE))
+            {
+                Some(name) => named
+                    .entry((kind, verb.to_owned()))
+                    .or_default()
+                    .push(name.to_owned()),
+                None => _ = rights.entry(kind).or_default().insert(verb.to_owned()),
+            }
         }
     }
     // The operator's own rules allow reading Secrets by name.
     let secrets = GroupResource::new("", "secrets");
     if let Some(verbs) = rights.get_mut(&secrets) {
         verbs.retain(|verb| verb != "list" && verb != "watch");
+    }
+    for ((kind, verb), names) in named {
+        if !rights.get(&kind).is_some_and(|verbs| verbs.contains(&verb)) {
+            rules.push(json!({
+                "apiGroups": [kind.group],
+                "resources": [kind.resource],
+                "verbs": [verb],
+                "resourceNames": names,
+            }));
+        }
     }
     rules.extend(grouped(rights));
     Ok(rules)
@@ -176,6 +197,26 @@ mod tests {
         let rules = of_chart(Some(&bound)).unwrap();
         assert_eq!(verbs(&rules, "cert-manager.io", "issuers/status"), ["update"]);
         assert_eq!(verbs(&rules, "", "pods/log"), ["get"]);
+        // A rule for one object stays one, as far as its name is known; the chart writes services anyway.
+        for held in [
+            "get /nodes one",
+            "get /events <release>",
+            "list /events ?",
+            "get /services x",
+        ] {
+            bound.chart_cluster_rules.insert(held.into());
+        }
+        let rules = of_chart(Some(&bound)).unwrap();
+        let of = |resource: &str| {
+            rules
+                .iter()
+                .filter(|rule| rule["resources"] == json!([resource]))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("nodes").len(), 1);
+        assert_eq!(of("nodes")[0]["resourceNames"], json!(["one"]));
+        assert_eq!(verbs(&rules, "", "events"), ["get", "list"]);
+        assert!(rules.iter().all(|rule| rule["resourceNames"] != json!(["x"])));
         bound.chart_cluster_rules.insert("* apps/*".into());
         let error = of_chart(Some(&bound)).unwrap_err();
         assert!(error.to_string().contains("--cluster-role"), "{error}");
