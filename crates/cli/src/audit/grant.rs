@@ -61,7 +61,7 @@ pub(super) fn of(chart: &Granted<'_>, scan: &Scan) -> Result<String> {
          # have: each entry counts as a whole, or not at all.\n\
          apiVersion: kco.krateo.io/v1alpha1\nkind: ChartGrant\nmetadata:\n  name: {name}\nspec:\n  \
          # The CompositionDefinition; it need not exist yet.\n  definition:\n    namespace: {name}-system\n    name: {name}\n  \
-         chart:\n    url: {}\n    versions: [{}]\n",
+         chart:\n    # spec.chart.url of the definition.\n    url: {}\n    versions: [{}]\n",
         json!(url.unwrap_or("oci://registry.example/charts/CHART")),
         json!(version),
     );
