@@ -405,6 +405,12 @@ scan-origins: ## Which documents of all charts below CHARTS=<folder> … count a
 	$(BUILD_RELEASE) --quiet --bin kco
 	$(RELEASE)/kco audit-rbac --origins $(CHARTS)
 
+.PHONY: scan-consents
+scan-consents: ## Which charts below CHARTS=<folder> … need an admin's consent, and to what; prints counts, also of those that needed it before kinds that rule over others did
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make scan-consents CHARTS=<folder>" >&2; exit 2; }
+	$(BUILD_RELEASE) --quiet --bin kco
+	$(RELEASE)/kco audit-rbac --consents $(CHARTS)
+
 .PHONY: bench
 bench: ## Compare the template engine with Go's on the same chart: times to parse and render, and their ratio
 	cargo bench --locked --workspace --exclude attested-tls --quiet --bench render

@@ -1,12 +1,13 @@
 //! `kco audit-rbac`: the most that a chart's controller may ever be granted, and whether renderings stay within that.
 
 pub(crate) mod args;
+mod consents;
 mod grant;
 mod lookups;
 mod origins;
 mod rbac;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use serde_json::{Map, Value};
 
 use crate::report::out;
 use crate::{chart_at, progress, template, values};
+
+/// The kinds of the chart's own CRDs, by group and kind, and whether they are namespaced.
+type Defined = BTreeMap<(String, String), (GroupResource, bool)>;
 
 /// The namespace of the composition that charts are rendered for.
 const HOME: &str = "audit";
@@ -41,6 +45,9 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
     }
     if args.origins {
         return origins::run(&charts);
+    }
+    if args.consents {
+        return consents::run(&charts);
     }
     let allowed = Allowed {
         all_kinds: true,

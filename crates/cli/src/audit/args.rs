@@ -22,9 +22,13 @@ pub(crate) struct Audit {
     /// chose and not the chart: outside of a composition's namespace they need consent.
     #[arg(long, conflicts_with_all = ["check", "lookups"])]
     pub(crate) origins: bool,
+    /// Render each chart folder with its defaults and its ci/*values.yaml, and print what an admin has to consent to before
+    /// a composition of it is released.
+    #[arg(long, conflicts_with_all = ["check", "lookups", "origins"])]
+    pub(crate) consents: bool,
     /// Print the ChartGrant that each chart needs, the worst entries first, each with what it lets happen: for review and
     /// for Git.
-    #[arg(long, conflicts_with_all = ["check", "lookups", "origins"])]
+    #[arg(long, conflicts_with_all = ["check", "lookups", "origins", "consents"])]
     pub(crate) grant: bool,
     #[command(flatten)]
     pub(crate) source: Source,

@@ -3,7 +3,7 @@
 //! No cluster is used: every lookup is answered "not found", as at the first install. Lookups that a chart makes only
 //! after another one found something are not seen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -15,7 +15,7 @@ use helm::chart::Chart;
 use helm::context::LookupKey;
 use helm::engine::{Engine, Operation};
 
-use super::{HOME, SCANNED, cases, options};
+use super::{Defined, HOME, SCANNED, cases, options};
 use crate::report::out;
 use crate::{progress, template};
 
@@ -130,9 +130,6 @@ fn one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
     }
     Ok(())
 }
-
-/// The kinds of the chart's own CRDs, by group and kind, and whether they are namespaced.
-type Defined = BTreeMap<(String, String), (GroupResource, bool)>;
 
 fn decide(key: &LookupKey, bound: &Bound, defined: &Defined) -> Decision {
     let group = key.api_version.split_once('/').map_or("", |(group, _)| group);
