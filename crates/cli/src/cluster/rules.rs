@@ -43,15 +43,16 @@ pub(super) fn of_chart(bound: Option<&Bound>) -> Result<Vec<Value>> {
             rights.entry(kind).or_default().extend(read);
         }
         for held in bound.chart_rules.iter().chain(&bound.chart_cluster_rules) {
-            if held.contains('*') {
+            // `verb group/resource`, or `verb group/resource name`; the group is empty for the core group.
+            let mut words = held.split(' ');
+            let (verb, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            // In a name it is a character like others.
+            if verb.contains('*') || kind.contains('*') {
                 bail!(
                     "the chart contains roles with {held:?}, and no account gets a `*` here: create a ClusterRole on the \
                      target that holds what the chart needs, and name it with --cluster-role"
                 );
             }
-            // `verb group/resource`, or `verb group/resource name`; the group is empty for the core group.
-            let mut words = held.split(' ');
-            let (verb, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             let (group, resource) = kind.split_once('/').unwrap_or(("", kind));
             let kind = GroupResource::new(group, resource);
             // A name that depends on the release or on values is not known yet.
@@ -200,6 +201,7 @@ mod tests {
         // A rule for one object stays one, as far as its name is known; the chart writes services anyway.
         for held in [
             "get /nodes one",
+            "approve cert-manager.io/signers issuers.cert-manager.io/*",
             "get /events <release>",
             "list /events ?",
             "get /services x",
