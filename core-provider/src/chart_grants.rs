@@ -118,7 +118,10 @@ mod tests {
         );
         // Names of releases are chosen by others, so a role named after one has to be of the same composition.
         for policy in &with[2..4] {
-            assert!(policy.contains("!granted['binding'][4].contains('<')"), "{policy}");
+            assert!(
+                policy.contains("!granted['binding'][4].contains('<')"),
+                "{policy}"
+            );
         }
         for policy in &with[2..] {
             let listed = r#"[{"binding":["RoleBinding","<namespace>","<release>-b","ClusterRole","view"],"subjects":["Group//ops"]},{"#;
