@@ -87,6 +87,11 @@ fn rules_are_read_in_block_style_flow_style_and_mixed() {
             "rules:\n{{- if .x }}\n- apiGroups: [a]\n  resources: [b{{ if .y }}, c{{ end }}]\n  verbs: [get]\n{{- else }}\n- {apiGroups: [d], resources: [e], verbs: [get]}\n{{- end }}",
             "get a/b, get a/c, get d/e",
         ),
+        // What comes after a list in flow style is not a part of it.
+        (
+            "rules: [{apiGroups: [a], resources: [b], verbs: [get]}]\n{{ .Values.more }}",
+            "get a/b, !.Values.more",
+        ),
         // No rules of a role: those of something else, a comment, a rule without verbs.
         (
             "spec:\n  rules: [{apiGroups: [a], resources: [b], verbs: [get]}]",
@@ -352,6 +357,33 @@ fn bindings(values: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_loop_over_the_charts_own_lists_is_followed() {
+    let scan = scanned(&[(
+        "templates/t.yaml",
+        "{{- $read := list \"get\" \"list\" }}{{- range $to, $verbs := dict \"view\" $read \"edit\" (list \"create\") }}\n---\n\
+         kind: ClusterRole\nmetadata:\n  name: r-{{ $to }}\n  labels:\n    rbac.authorization.k8s.io/aggregate-to-{{ $to }}: \"true\"\nrules:\n\
+         - apiGroups: [a]\n  resources: [b]\n  verbs: {{ $verbs | toYaml | nindent 4 }}\n{{- end }}",
+    )]);
+    assert_eq!(
+        Vec::from_iter(&scan.cluster_rules),
+        ["create a/b", "get a/b", "list a/b"]
+    );
+    assert!(scan.unresolved.is_empty(), "{:?}", scan.unresolved);
+    let labels: Vec<&String> = scan
+        .cluster_role_rules
+        .iter()
+        .flat_map(|rule| &rule.aggregated_to)
+        .collect();
+    assert_eq!(
+        labels,
+        [
+            "rbac.authorization.k8s.io/aggregate-to-edit=true",
+            "rbac.authorization.k8s.io/aggregate-to-view=true"
+        ]
+    );
+}
+
+#[test]
 fn bindings_are_found_with_role_and_subjects() {
     let values = "account: {name: \"\"}\nsubjects:\n- {kind: User, name: ann}\n- {kind: Group, name: ops}\n";
     for (text, expected) in [
@@ -446,7 +478,7 @@ fn a_role_with_many_conditions_stays_readable() {
             "{{{{- if .Values.c{i} }}}}\n- apiGroups: [a]\n  resources: [r{i}]\n  resourceNames: [{{{{ include \"fullname\" . }}}}]\n  verbs: [get]\n{{{{- end }}}}\n"
         )
     };
-    let text = (0..80).map(rule).collect::<String>();
+    let text = (0..80).map(rule).collect::<Vec<_>>().concat();
     let found = rules("", &format!("rules:\n{text}"));
     assert_eq!(found.split(", ").count(), 240);
     assert!(!found.contains('!'));
@@ -457,7 +489,8 @@ fn what_is_too_much_is_cut_off_and_unresolved() {
     // More ways through one rule than are told apart.
     let many = (0..10)
         .map(|i| format!("  {{{{- if .c{i} }}}}\n  - r{i}\n  {{{{- end }}}}\n"))
-        .collect::<String>();
+        .collect::<Vec<_>>()
+        .concat();
     let found = rules(
         "",
         &format!(
@@ -467,7 +500,7 @@ fn what_is_too_much_is_cut_off_and_unresolved() {
     assert!(found.contains("get b/c"), "{found}");
     assert!(found.contains("!it"), "{found}");
     // More lines than are listed.
-    let words = (0..101).map(|i| format!("w{i},")).collect::<String>();
+    let words = (0..101).map(|i| format!("w{i},")).collect::<Vec<_>>().concat();
     let found = rules(
         "",
         &format!("rules: [{{apiGroups: [a], resources: [{words}], verbs: [{words}]}}]"),
@@ -482,10 +515,20 @@ fn what_is_too_much_is_cut_off_and_unresolved() {
         ),
         "!follows"
     );
+    // A line that doubles with each named template.
+    let doubled = (0..40).map(|i| {
+        let next = i + 1;
+        format!("{{{{ define \"d{i}\" }}}}{{{{ template \"d{next}\" . }}}}{{{{ template \"d{next}\" . }}}}{{{{ end }}}}")
+    });
+    let doubled = doubled.collect::<Vec<_>>().concat() + "{{ define \"d40\" }}x{{ end }}";
+    for line in ["kind: ", "", "rules: [", "rules:\n- "] {
+        let text = format!("{line}{{{{ template \"d0\" . }}}}\n{doubled}");
+        assert!(rules("", &text).contains("!follows"), "{line}");
+    }
     // A value that each rule repeats.
     let values = format!(
         "words: [{}]\n",
-        (0..5000).map(|i| format!("w{i},")).collect::<String>()
+        (0..5000).map(|i| format!("w{i},")).collect::<Vec<_>>().concat()
     );
     let rule =
         "- apiGroups: [a]\n  resources: [b]\n  resourceNames: {{ toJson .Values.words }}\n  verbs: [get]\n";
@@ -495,7 +538,8 @@ fn what_is_too_much_is_cut_off_and_unresolved() {
             "rules:\n{}",
             (0..1000)
                 .map(|i| rule.replace("[b]", &format!("[b{i}]")))
-                .collect::<String>()
+                .collect::<Vec<_>>()
+                .concat()
         ),
     );
     assert!(found.ends_with("!follows"), "{}", found.len());

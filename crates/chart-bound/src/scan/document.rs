@@ -281,7 +281,11 @@ impl DocumentState {
             Section::Block(block) => block.text.len(),
             Section::Other | Section::Metadata(_) | Section::Items { .. } => 0,
         };
-        block + self.document.parts.as_ref().map_or(0, |parts| parts.len())
+        let line = match &self.line {
+            Line::Start(text) | Line::Value(_, text) => text.len(),
+            Line::Rest => 0,
+        };
+        block + line + self.document.parts.as_ref().map_or(0, |parts| parts.len())
     }
 
     /// Begins a named template whose lines are indented, and returns what to [`leave`](Self::leave) it with. The
@@ -398,6 +402,14 @@ impl DocumentState {
     fn extend(&mut self, more: &str, at: usize, findings: &mut Findings) {
         match &mut self.line {
             Line::Rest => {}
+            Line::Value(_, text) | Line::Start(text) if text.len() + more.len() > MAX_BLOCK => {
+                findings.push(Finding::Long { line: at });
+                if let Section::Block(block) = &mut self.document.section {
+                    block.text.clear();
+                    block.is_lost = true;
+                }
+                self.line = Line::Rest;
+            }
             Line::Value(_, text) => text.push_str(more),
             Line::Start(text) => {
                 text.push_str(more);
@@ -697,6 +709,10 @@ impl DocumentState {
         }
         block.text += line;
         block.text.push('\n');
+        if block.depth == 0 && block.text.trim_start().starts_with(['[', '{']) {
+            // Complete: what comes next is no part of it.
+            self.leave_section(findings);
+        }
     }
 
     /// Keeps a part that is complete.
@@ -734,7 +750,6 @@ impl DocumentState {
             && content
                 .trim_start_matches(['"', '\''])
                 .starts_with(AGGREGATION_LABELS)
-            && content.contains(':')
     }
 }
 

@@ -408,8 +408,15 @@ impl<'c> Walk<'c> {
             ) => self.written(value),
             ("fromYaml" | "fromJson", [_]) => self.opaque(function, arguments),
             ("quote" | "squote" | "toString", [value]) => self.quoted(function, value),
-            // Unknown texts that are trimmed or indented keep their hole, and so its reason.
-            ("indent" | "nindent" | "trim", _) if last().iter().any(is_unknown) => last(),
+            // Unknown texts that are trimmed or indented keep their hole, and so its reason; maps and lists as YAML stay
+            // what they are.
+            ("indent" | "nindent" | "trim", _)
+                if last().iter().any(|one| {
+                    matches!(one, Alternative::Map(_) | Alternative::List(_)) || is_unknown(one)
+                }) =>
+            {
+                last()
+            }
             (name, all) if PURE.contains(&name) => self.called(name, all),
             (name, all) => self.opaque(name, all),
         }

@@ -240,7 +240,7 @@ impl Scan {
                     self.note_all(path, line, [reason]);
                 }
                 Finding::Long { line } => {
-                    let what = "a part of a role or binding is longer than the scan follows";
+                    let what = "a line, or a part of a role or binding, is longer than the scan follows";
                     self.note(path, line, what.to_owned());
                 }
             }

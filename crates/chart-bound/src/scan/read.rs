@@ -111,7 +111,7 @@ impl<'w, 'c> Reader<'w, 'c> {
         if texts.known.is_empty() && self.is_empty(value) {
             return None;
         }
-        let mut names = named(texts);
+        let mut names = named(&texts);
         if names.is_empty() {
             names.insert(Name::Unknown);
         }
@@ -147,8 +147,11 @@ impl<'w, 'c> Reader<'w, 'c> {
         let labels: Vec<_> = metadata.iter().chain(nested).collect();
         let mut found = BTreeSet::new();
         for (key, value) in labels {
-            if key.starts_with(AGGREGATION_LABELS) && super::document::is_literal(key) {
-                let values = named(self.scalar(value));
+            if !key.starts_with(AGGREGATION_LABELS) {
+                continue;
+            }
+            for key in named(&self.text(key, 0)) {
+                let values = named(&self.scalar(value));
                 found.extend(values.into_iter().map(|value| format!("{key}={value}")));
             }
         }
@@ -174,7 +177,7 @@ impl<'w, 'c> Reader<'w, 'c> {
                 continue;
             }
             for (key, value) in labels.into_iter().flatten() {
-                let mut names = named(self.scalar(value));
+                let mut names = named(&self.scalar(value));
                 let first = names.pop_first().filter(|_| names.is_empty());
                 aggregation
                     .labels
@@ -192,7 +195,7 @@ impl<'w, 'c> Reader<'w, 'c> {
         };
         let mut names = |key: &str| {
             let value = metadata.get(key).cloned().unwrap_or_default();
-            named(self.scalar(&value))
+            named(&self.scalar(&value))
         };
         (names("name"), names("namespace"))
     }
@@ -211,7 +214,7 @@ impl<'w, 'c> Reader<'w, 'c> {
             None => Vec::new(),
         };
         let more_subjects = !self.unknown.is_empty();
-        self.unknown = unknown_before;
+        self.unknown.extend(unknown_before);
         let mut subject_maps = Vec::new();
         for subject in subjects {
             self.each_element(&subject, true, &mut |reader, subject| {
@@ -408,8 +411,7 @@ impl<'w, 'c> Reader<'w, 'c> {
                 }
             }
             Value::String(text) => match only_hole(value) {
-                None => texts.add(self.text(text, depth)),
-                Some(RELEASE_NAME) => texts.add(self.text(text, depth)),
+                None | Some(RELEASE_NAME) => texts.add(self.text(text, depth)),
                 Some(hole) => {
                     let options = self.options(hole, depth);
                     texts.is_unknown |= options.is_unknown;
@@ -712,7 +714,7 @@ impl Texts {
 }
 
 /// The names among some texts. What is no name of an object is left out.
-fn named(texts: Texts) -> BTreeSet<Name> {
+fn named(texts: &Texts) -> BTreeSet<Name> {
     let is_name =
         |text: &String| !text.is_empty() && !text.starts_with(['-', '.']) && !text.ends_with(['-', '.']);
     let mut names: BTreeSet<Name> = texts

@@ -51,7 +51,8 @@ pub struct Rule {
     pub names: Option<BTreeSet<Name>>,
     /// URLs that are not resources.
     pub urls: BTreeSet<String>,
-    /// Labels of its role by which the rule becomes one of other cluster roles: `key=value`.
+    /// Labels of its role by which the rule becomes one of other cluster roles: `key=value`, or `?=value` where the key
+    /// is unknown. A label that can be one of several is listed with each of them.
     pub aggregated_to: BTreeSet<String>,
 }
 

@@ -379,6 +379,7 @@ impl<'c> Walk<'c> {
         let (kept, others): (Vec<S>, Vec<S>) = others.into_iter().partition(|way| way.collects(shape));
         if !kept.is_empty() {
             let value = self.pipe(pipe, scope);
+            self.steps.spend(value.size());
             let text = self.standing_for(&value);
             for mut way in kept {
                 way.print(&text, shape, self);
@@ -495,7 +496,8 @@ impl<'c> Walk<'c> {
         trees: &[Rc<Tree>],
         ways: &mut Vec<DocumentState>,
     ) {
-        self.steps.spend(1 + dot.size() + ways.len());
+        self.steps
+            .spend(1 + dot.size() + ways.iter().map(DocumentState::weight).sum::<usize>());
         ways.sort();
         ways.dedup();
         let following = Following {

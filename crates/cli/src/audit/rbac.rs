@@ -207,7 +207,7 @@ fn covers(found: &Binding, rendered: &Binding) -> bool {
     };
     let is_place = |found: &Option<Name>, rendered: &Option<Name>| match (found, rendered) {
         (Some(found), Some(rendered)) => is(found, rendered),
-        (None, None) | (Some(Name::Unknown), None) => true,
+        (None | Some(Name::Unknown), None) => true,
         (None, Some(_)) | (Some(Name::Known(_)), None) => false,
     };
     is(&found.name, &rendered.name)
@@ -221,4 +221,69 @@ fn covers(found: &Binding, rendered: &Binding) -> bool {
                     && (is_place(&known.namespace, &subject.namespace) || known.kind == Name::Unknown)
             })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use chart_bound::scan::scan;
+    use helm::chart::{Chart, File, Limits};
+    use helm::engine::{Engine, Operation};
+    use serde_json::Map;
+
+    use super::*;
+
+    const TEMPLATE: &str = "kind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: r}\n\
+                            rules:\n- {apiGroups: [\"\"], resources: [secrets], resourceNames: [\"{{ .Release.Name }}\"], verbs: [get]}\n\
+                            - {apiGroups: [a], resources: [b], verbs: [get, list]}\n- {nonResourceURLs: [/metrics], verbs: [get]}\n---\n\
+                            kind: RoleBinding\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: \"{{ .Release.Name }}-b\"}\n\
+                            roleRef: {kind: Role, name: r}\nsubjects: [{kind: ServiceAccount, name: x, namespace: \"{{ .Release.Namespace }}\"}]\n";
+
+    #[test]
+    fn what_the_scan_lacks_of_a_rendering_is_counted() {
+        let files = vec![
+            File::new("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
+            File::new("templates/t.yaml", TEMPLATE),
+        ];
+        let chart = Chart::from_files(files, &Limits::default()).unwrap();
+        let found = scan(&chart);
+        let engine = Engine::new(chart);
+        let rendered = super::super::render(&engine, &Map::new(), &found, Operation::Install).unwrap();
+        let counted = |scan: &Scan, unresolved: &[&str]| {
+            let mut counts = Counts::default();
+            let told = check(
+                &rendered,
+                scan,
+                &unresolved.iter().copied().collect(),
+                &mut counts,
+            );
+            (
+                counts.missed_rules,
+                counts.lost_names,
+                counts.missed_bindings,
+                counts.unresolved,
+                told.len(),
+            )
+        };
+        assert_eq!(counted(&found, &[]), (0, 0, 0, 0, 0));
+        let nameless = Scan {
+            rules: ["get /secrets", "get a/b"].map(str::to_owned).into(),
+            ..found.clone()
+        };
+        assert_eq!(counted(&nameless, &[]), (1, 1, 0, 0, 2));
+        let mut elsewhere = found.clone();
+        elsewhere.bindings = found
+            .bindings
+            .iter()
+            .map(|binding| Binding {
+                name: Name::Known("b".to_owned()),
+                ..binding.clone()
+            })
+            .collect();
+        assert_eq!(counted(&elsewhere, &[]), (0, 0, 1, 0, 1));
+        assert_eq!(counted(&Scan::default(), &[]), (4, 0, 1, 0, 5));
+        assert_eq!(
+            counted(&Scan::default(), &["c/templates/t.yaml"]),
+            (0, 0, 0, 5, 5)
+        );
+    }
 }
