@@ -18,7 +18,7 @@ pub(crate) struct Audit {
     /// the lookups for which a composition would be held, and what allows them.
     #[arg(long, conflicts_with = "check")]
     pub(crate) lookups: bool,
-    /// Print the ChartGrant that each chart needs, the worst entries first, each with what it lets happen: for review and
+    /// Print the grant that each chart needs, the worst entries first, each with what it lets happen: for review and
     /// for Git.
     #[arg(long, conflicts_with_all = ["check", "lookups"])]
     pub(crate) grant: bool,
