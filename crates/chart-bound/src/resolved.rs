@@ -224,7 +224,7 @@ fn needed_kinds(bound: &Bound, found: &BTreeSet<GroupResource>) -> impl Iterator
             && kind.group != RBAC
             && !bound.cluster.contains(*kind)
             && !bound.namespaced.contains(*kind)
-            && !(is_namespaces(kind) && !bound.created_namespaces.is_empty())
+            && (!is_namespaces(kind) || bound.created_namespaces.is_empty())
     };
     found.iter().filter(is_needed).map(GroupResource::to_string)
 }

@@ -165,7 +165,8 @@ pub(super) async fn active(
     let live: Option<CustomResourceDefinition> = cluster.get(&type_id(&names.plural)?).await?;
     let desired = desired::crd(live.as_ref(), source, webhooks)?;
     let neighbours = neighbours(definition, cluster).await?;
-    let bound = bound(definition, source, &neighbours, from.bounds()).await?;
+    // On the heap, because it holds what an admin says and what a scan finds at the same time.
+    let bound = Box::pin(bound(definition, source, &neighbours, from.bounds())).await?;
     let target = desired::controller(
         definition,
         source,

@@ -26,7 +26,7 @@ pub(crate) struct Audit {
     /// a composition of it is released.
     #[arg(long, conflicts_with_all = ["check", "lookups", "origins"])]
     pub(crate) consents: bool,
-    /// Print the ChartGrant that each chart needs, the worst entries first, each with what it lets happen: for review and
+    /// Print the grant that each chart needs, the worst entries first, each with what it lets happen: for review and
     /// for Git.
     #[arg(long, conflicts_with_all = ["check", "lookups", "origins", "consents"])]
     pub(crate) grant: bool,

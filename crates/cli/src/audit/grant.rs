@@ -1,6 +1,7 @@
 //! `kco audit-rbac --grant`: the `ChartGrant` that a chart needs, for review and for Git.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use chart_bound::scan::{Binding, NAMESPACE, Name, Rule, Scan};
@@ -71,7 +72,7 @@ pub(super) fn of(chart: &Granted<'_>, scan: &Scan) -> Result<String> {
         .collect();
     if !labels.is_empty() {
         text += "  # Rules of the chart's roles become part of these roles of the cluster: whoever has those gets them.\n";
-        text += &format!("  aggregationLabels: {}\n", json!(labels));
+        let _ = writeln!(text, "  aggregationLabels: {}", json!(labels));
     }
     for aggregation in &scan.aggregations {
         let labels: Vec<String> = aggregation
@@ -79,20 +80,21 @@ pub(super) fn of(chart: &Granted<'_>, scan: &Scan) -> Result<String> {
             .iter()
             .map(|(label, value)| format!("{label}={value}"))
             .collect();
-        text += &format!(
-            "  # A role of the chart takes the rules of all roles labelled {}: no grant allows that.\n",
+        let _ = writeln!(
+            text,
+            "  # A role of the chart takes the rules of all roles labelled {}: no grant allows that.",
             labels.join(", ")
         );
     }
     for (section, entries) in sections.iter().filter(|(_, entries)| !entries.is_empty()) {
-        text += &format!("  {section}:\n");
+        let _ = writeln!(text, "  {section}:");
         for Entry {
             danger: _,
             why,
             value,
         } in entries
         {
-            text += &format!("    # {why}\n");
+            let _ = writeln!(text, "    # {why}");
             let yaml = helm::yaml::to_string(value).context("could not write YAML")?;
             for (number, line) in yaml.trim_end().lines().enumerate() {
                 text += if number == 0 { "    - " } else { "      " };
