@@ -70,8 +70,10 @@ impl Stage {
         let site = Site::host(&plane)?;
         let home = Namespace::make(HOME, &site)?;
         Namespace::make("demo", &site)?;
-        let definitions = image::root().join("charts/core-provider/crds/compositiondefinitions.yaml");
-        plane.apply(&std::fs::read_to_string(definitions)?)?;
+        for crd in ["compositiondefinitions", "chartgrants"] {
+            let crd = image::root().join(format!("charts/core-provider/crds/{crd}.yaml"));
+            plane.apply(&std::fs::read_to_string(crd)?)?;
+        }
         let stage = Self {
             plane,
             home,

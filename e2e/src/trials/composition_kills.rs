@@ -5,6 +5,7 @@
 //! ServiceAccount.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::platform::NAMESPACE;
 use crate::proxy::{Outcome, Proxy};
 use crate::trials::kills::{self, Life};
 use crate::trials::releases::crashes::check_hooks;
-use crate::trials::releases::{self, TrialChart, bare};
+use crate::trials::releases::{self, CONSENT, TrialChart, bare};
 use crate::{ChartFolder, HostPlatform, Namespace};
 
 /// Namespace of the definition.
@@ -80,7 +81,7 @@ impl Trial {
             "metadata": {
                 "name": CHART,
                 "namespace": HOME,
-                "annotations": {"krateo.io/allow-chart-rbac": "true"},
+                "annotations": BTreeMap::from(CONSENT),
             },
             "spec": {"chart": {"url": url, "version": "1.0.0", "plainHTTP": true}},
         }))?;

@@ -224,7 +224,10 @@ impl Stage {
     pub fn guild(&self) -> Result<Arc<Type>> {
         self.type_once("guild", || {
             let chart = ChartFolder::copy("guild", "guild", "1.0.0")?;
-            let allowed = json!({"krateo.io/allow-chart-rbac": "true"});
+            let allowed = json!({
+                "krateo.io/allow-chart-rbac": "true",
+                "krateo.io/allowed-kinds": "admissionregistration.k8s.io/validatingwebhookconfigurations",
+            });
             self.define(&self.catalog, &chart, "guild", &allowed)
         })
     }

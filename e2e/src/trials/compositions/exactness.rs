@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use super::{Rig, Type, await_released, compose, until};
 use crate::admin::{Admin, Body};
 use crate::namespace::condition;
-use crate::trials::releases::TrialChart;
+use crate::trials::releases::{CONSENT, TrialChart};
 use crate::{Namespace, progress};
 
 /// Features of most charts: hooks, objects that are added and removed, lookups, kinds of the chart's own,
@@ -151,7 +151,7 @@ impl<'r> Life<'r> {
         let trial = TrialChart::named(chart)?;
         let name = format!("exact-{chart}");
         let url = rig.push(Path::new(&trial.path()), &name)?;
-        let annotations = BTreeMap::from([("krateo.io/allow-chart-rbac", "true")]);
+        let annotations = BTreeMap::from(CONSENT);
         let begun = rig.platform.plane().audit().mark()?;
         Ok(Self {
             type_: rig.define(&namespace, &name, &url, &annotations, &[])?,

@@ -64,7 +64,10 @@ pub fn run(rig: &Rig, count: usize) -> Result<Outcome> {
         outcome: &mut outcome,
     };
     let definitions = rig.platform.namespace("definitions")?;
-    let allowed = BTreeMap::from([("krateo.io/allowed-namespaces", SHARED)]);
+    let allowed = BTreeMap::from([
+        ("krateo.io/allowed-namespaces", SHARED),
+        ("krateo.io/allowed-kinds", "scheduling.k8s.io/priorityclasses"),
+    ]);
     let type_ = rig.define(&definitions, "outlying", &url, &allowed, &[WORKERS])?;
     trial.a_full_namespace(&type_)?;
     trial.one_that_is_being_filled(&type_)?;

@@ -11,6 +11,17 @@ use tempfile::TempDir;
 
 use crate::image;
 
+/// The annotations of a definition by which an admin consents to everything that trial charts contain: roles, and kinds whose
+/// objects rule over others.
+pub const CONSENT: [(&str, &str); 2] = [
+    ("krateo.io/allow-chart-rbac", "true"),
+    (
+        "krateo.io/allowed-kinds",
+        "namespaces,apiextensions.k8s.io/customresourcedefinitions,scheduling.k8s.io/priorityclasses,\
+         admissionregistration.k8s.io/validatingwebhookconfigurations",
+    ),
+];
+
 /// A chart on disk, and the values of its second revision.
 pub struct TrialChart {
     /// Its name.

@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, ensure};
 use local_cluster::{ControlPlane, Options, output};
 use serde_json::{Value, json};
 
-pub use chart::TrialChart;
+pub use chart::{CONSENT, TrialChart};
 
 use crate::image;
 
