@@ -15,7 +15,7 @@ const VERSION: &str = "1.2.3";
 const GROUP: &str = "composition.krateo.io";
 
 /// The objects of the engine's own chart in a release, apart from those in its `crds/`.
-const ENGINE: [&str; 22] = [
+const ENGINE: [&str; 24] = [
     "PodDisruptionBudget/installer-core-provider",
     "ServiceAccount/installer-core-provider",
     "ServiceAccount/installer-core-provider-chart-inspector",

@@ -23,16 +23,23 @@ pub(super) fn attacks() -> Vec<Attack> {
             })
         };
     vec![
+        Attack::new(
+            "values-webhook-swapped",
+            Actor::Tenant,
+            "replaces the chart's own webhook, for which rights are in place, by a text for tpl of the same name",
+            swapped,
+        ),
         attack(
             "values-webhook-tpl",
             "makes a webhook for all Secrets of the cluster by a text for tpl",
             |scene, name| {
                 Ok((
-                    json!({"extraDeploy": [webhook(scene, name)]}),
+                    json!({"extraDeploy": [webhook(scene, &own_name(scene, name))]}),
                     (WEBHOOKS, own_name(scene, name)),
                 ))
             },
-        ),
+        )
+        .quick(),
         attack(
             "values-volume-object",
             "makes a volume with the node's files by an object in the values",
@@ -58,7 +65,7 @@ pub(super) fn attacks() -> Vec<Attack> {
                 let map = json!({
                     "apiVersion": "v1", "kind": "ConfigMap",
                     "metadata": {"name": "text", "namespace": scene.a.namespace()},
-                    "data": {"text": webhook(scene, name)},
+                    "data": {"text": webhook(scene, &own_name(scene, name))},
                 });
                 scene.tenant.apply(&map)?.printed()?;
                 Ok((json!({"template": "text"}), (WEBHOOKS, own_name(scene, name))))
@@ -98,13 +105,12 @@ fn own_name(scene: &Scene<'_>, attack: &str) -> String {
     format!("{attack}-forged")
 }
 
-fn webhook(scene: &Scene<'_>, attack: &str) -> String {
+fn webhook(scene: &Scene<'_>, name: &str) -> String {
     format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {{name: {name}}}\n\
          webhooks:\n- name: secrets.example.org\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  \
          failurePolicy: Ignore\n  clientConfig: {{service: {{namespace: {namespace}, name: mine}}}}\n  \
          rules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [secrets]}}]\n",
-        name = own_name(scene, attack),
         namespace = scene.a.namespace(),
     )
 }
@@ -129,16 +135,42 @@ fn definition(attack: &str) -> String {
     )
 }
 
+fn scene<'s>(stage: &'s Stage, name: &str) -> Result<Scene<'s>> {
+    Ok(Scene {
+        bazaar: stage.toolbox()?,
+        ..Scene::of(stage, name)?
+    })
+}
+
+fn swapped(stage: &Stage) -> Result<Outcome> {
+    let scene = scene(stage, "values-webhook-swapped")?;
+    let own = format!("{}-own", scene.a.namespace());
+    scene.composed("mine", &json!({"webhook": true}))?;
+    ensure!(
+        scene.a.get(WEBHOOKS, &own)?.is_some(),
+        "the chart's own webhook was not made"
+    );
+    scene.compose("mine", &json!({"extraDeploy": [webhook(&scene, &own)]}))?;
+    let changed = || {
+        let found = scene.a.get(WEBHOOKS, &own)?;
+        let calls =
+            found.is_some_and(|found| found["webhooks"].as_array().is_some_and(|all| !all.is_empty()));
+        Ok(calls.then(|| format!("{own} calls the tenant")))
+    };
+    let outcome = scene.judge("mine", changed, "it is the chart's own")?;
+    if let Outcome::Refused { by, .. } = &outcome {
+        ensure!(by.contains(CHOSEN), "it was refused by something else: {by}");
+    }
+    Ok(outcome)
+}
+
 /// The attacker's composition with what the attack sets, after one with the chart's own objects.
 fn tried(
     stage: &Stage,
     name: &'static str,
     attempt: fn(&Scene<'_>, &str) -> Result<(Value, Wanted)>,
 ) -> Result<Outcome> {
-    let scene = Scene {
-        bazaar: stage.toolbox()?,
-        ..Scene::of(stage, name)?
-    };
+    let scene = scene(stage, name)?;
     let own = format!("{}-own", scene.a.namespace());
     scene.composed("control", &json!({"webhook": true, "volume": true}))?;
     for kind in [WEBHOOKS, VOLUMES] {
