@@ -107,7 +107,10 @@ impl Post {
             "ClusterRole",
             "",
             OWN_ROLE,
-            json!([rule("networking.k8s.io", "ingressclasses", &verbs)]),
+            json!([named(
+                rule("networking.k8s.io", "ingressclasses", &verbs),
+                "fixed"
+            )]),
         );
         let bound = format!(
             "get configmap {}-bound --namespace {}",
@@ -435,6 +438,10 @@ fn attempts(place: &str, bundle: &str) -> Vec<(&'static str, Attempt)> {
         (
             "a rule for any group",
             own_role(rule("*", "deployments", &["get"])),
+        ),
+        (
+            "a rule for all objects of a kind outside of namespaces",
+            own_cluster_role(rule("networking.k8s.io", "ingressclasses", &["patch"])),
         ),
         (
             "a rule for a foreign kind",
