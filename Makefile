@@ -355,10 +355,20 @@ definition-kills: ## core-provider killed at every write (STEP=1) of create, mov
 	$(BUILD) --quiet $(call bins,core-provider kills local-cluster)
 	$(DEBUG)/kills definition --step $(STEP)
 
+# FROM is a number for `make multicluster-kills`.
+FORMER = $(abspath target/former)
 .PHONY: platform-upgrade
-platform-upgrade: setup programs ## Upgrade the platform to the next version of its chart and roll it back, two replicas of each program, while compositions exist and clients write; prints what failed and what was touched (needs root)
+platform-upgrade: setup programs ## Upgrade the platform to the next version of its chart and roll it back, two replicas of each program, while compositions exist and clients write; prints what failed and what was touched (needs root). FROM=<commit> upgrades an installation of that commit instead, with its annotations and releases, and prints what was touched, widened or held
 	$(BUILD) --quiet --bin platform_upgrade
+ifeq ($(FROM),1)
 	$(DEBUG)/platform_upgrade
+else
+	rm -rf $(FORMER) && mkdir -p $(FORMER)
+	git archive $(FROM) | tar --extract --directory $(FORMER)
+	cd $(FORMER) && CARGO_TARGET_DIR=$(FORMER)-build cargo build --locked --workspace --quiet \
+	    $(call bins,core-provider composition-dynamic-controller chart-inspector)
+	$(DEBUG)/platform_upgrade --from $(FORMER) --programs $(FORMER)-build/$(TRIPLE)/debug
+endif
 
 .PHONY: admission-replicas
 admission-replicas: setup programs ## Two replicas validating writes while they are restarted, evicted and killed, and writes without any replica; prints failures and wrong answers (needs root)

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, Result};
 use local_cluster::registry::Access;
@@ -38,6 +38,8 @@ pub struct HostPlatform {
     inspector: String,
     /// The port on which core-provider answers webhooks.
     webhooks: u16,
+    /// The folder with the programs to run, if they are not those beside this one.
+    programs: Mutex<Option<PathBuf>>,
 }
 
 impl HostPlatform {
@@ -115,6 +117,7 @@ impl HostPlatform {
             webhooks: free_port()?,
             plane,
             site,
+            programs: Mutex::default(),
         })
     }
 
@@ -381,7 +384,21 @@ impl HostPlatform {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let name = program_name(program, namespace, account);
         self.plane
-            .start_program(&name, &image::binary(program)?, arguments, &environment)
+            .start_program(&name, &self.binary(program)?, arguments, &environment)
+    }
+
+    /// Runs the programs in a folder from now on; without one, those beside this one.
+    pub fn use_programs(&self, folder: Option<&Path>) {
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        *programs = folder.map(Path::to_owned);
+    }
+
+    fn binary(&self, program: &str) -> Result<PathBuf> {
+        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*programs {
+            Some(folder) => Ok(folder.join(program)),
+            None => image::binary(program),
+        }
     }
 
     /// The name of a type's controller among the programs of the control plane.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Rig, await_released, compose, until};
 use crate::trials::releases::drift::{CASES, Case, RELEASE};
-use crate::trials::releases::{TrialChart, bare, difference};
+use crate::trials::releases::{CONSENT, TrialChart, bare, difference};
 use crate::{Namespace, progress};
 
 /// How long corrections took.
@@ -72,7 +72,7 @@ pub fn run(rig: &Rig, edits: usize) -> Result<Times> {
     let namespace = rig.platform.namespace("composition-drift")?;
     let chart = TrialChart::named("drifting")?;
     let url = rig.push(std::path::Path::new(&chart.path()), "drifting")?;
-    let type_ = rig.define(&namespace, "drifting", &url, &BTreeMap::new(), &[])?;
+    let type_ = rig.define(&namespace, "drifting", &url, &BTreeMap::from(CONSENT), &[])?;
     compose(
         &namespace,
         &[type_.composition(namespace.namespace(), RELEASE, &json!({}))],

@@ -7,6 +7,7 @@ pub mod drift;
 pub mod exactness;
 pub mod fairness;
 pub mod figures;
+pub mod former;
 pub mod idle;
 pub mod large;
 pub mod names;

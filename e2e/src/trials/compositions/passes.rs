@@ -113,7 +113,10 @@ pub fn of_foreign_marks(rig: &Rig) -> Result<()> {
     let chart = TrialChart::named("namespace")?;
     let url = rig.push(Path::new(&chart.path()), "housed")?;
     let own = format!("passes-housed-{NAME}-own");
-    let annotations = BTreeMap::from([("krateo.io/allowed-namespaces", own.as_str())]);
+    let annotations = BTreeMap::from([
+        ("krateo.io/allowed-namespaces", own.as_str()),
+        ("krateo.io/allowed-kinds", "namespaces"),
+    ]);
     let (namespace, type_) = released(rig, "housed", &url, &annotations)?;
     let (label, annotation) = ("pod-security.kubernetes.io/enforce", "quota.example.com/team");
     namespace.kubectl(&["label", "namespace", &own, &format!("{label}=baseline")])?;
