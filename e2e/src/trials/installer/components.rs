@@ -129,6 +129,11 @@ impl Component {
         }
     }
 
+    /// Whether its chart brings types, which an admin allows.
+    fn brings_types(&self) -> bool {
+        ["-crd", "-crds"].iter().any(|end| self.name.ends_with(end))
+    }
+
     /// Its entry in the installer's values.
     pub fn entry(&self) -> Value {
         let Self {
@@ -165,6 +170,9 @@ impl Component {
         }
         if *chart_rbac {
             entry["allow"] = json!({"chartRBAC": true});
+        }
+        if self.brings_types() {
+            entry["allow"] = json!({"kinds": ["apiextensions.k8s.io/customresourcedefinitions"]});
         }
         entry
     }
