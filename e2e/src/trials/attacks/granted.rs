@@ -19,7 +19,7 @@ const PLURAL: &str = "ledgers";
 /// is cluster-scoped.
 const HOME: &str = "ledger-home";
 const MINE: &str = "mine";
-/// A ClusterRole of that release.
+/// A `ClusterRole` of that release.
 const OWN_ROLE: &str = "ledger-own";
 
 // What refuses: the policies' own words.
@@ -37,6 +37,7 @@ struct Forgery {
     forged: Vec<Value>,
 }
 
+#[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
 pub(super) fn attacks() -> Vec<Attack> {
     let token = |name: &'static str, what: &str, by: &'static [&'static str], forgery: fn() -> Forgery| {
         Attack::new(name, Actor::Controller, what, move |stage| {
@@ -328,7 +329,7 @@ fn named_by_release(role: &str) -> Forgery {
     }
 }
 
-/// The controller's own ClusterRole with rights to custom resource definitions of these names.
+/// The controller's own `ClusterRole` with rights to custom resource definitions of these names.
 fn types(names: &Value) -> Value {
     let mut role = any_type();
     role["rules"][0]["resourceNames"] = names.clone();
