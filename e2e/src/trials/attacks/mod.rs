@@ -11,6 +11,7 @@ mod clusters;
 mod compositions;
 mod consents;
 mod definitions;
+mod granted;
 mod grants;
 mod holder;
 mod inspector;
@@ -182,6 +183,7 @@ pub fn all() -> Vec<Attack> {
     all.extend(consents::attacks());
     all.extend(clusters::attacks());
     all.extend(kinds::attacks());
+    all.extend(granted::attacks());
     all
 }
 

@@ -232,6 +232,20 @@ impl Stage {
         })
     }
 
+    /// A type whose chart may have its own roles as the scan finds them, and what a grant lists. Its controller does not
+    /// run: attackers write in its place.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn ledger(&self, grant: &Value) -> Result<Arc<Type>> {
+        self.type_once("ledger", || {
+            self.catalog.apply(grant)?;
+            let chart = ChartFolder::copy("ledger", "ledger", "1.0.0")?;
+            let allowed = json!({"krateo.io/allow-chart-rbac": "true"});
+            self.define(&self.catalog, &chart, "ledger", &allowed)
+        })
+    }
+
     /// A type whose chart brings definitions, and the admin's list of those on which its controller may set
     /// annotations.
     ///
