@@ -99,7 +99,7 @@ enum Command {
     Test(Box<release::args::Test>),
     /// Scan a chart's templates and print the most that its controller can ever be permitted to do.
     AuditRbac(Box<audit::args::Audit>),
-    /// Print the ChartGrant that allows what the annotations of a definition allow, so that they can be removed.
+    /// Print the `ChartGrant` that allows what the annotations of a definition allow, so that they can be removed.
     Grant(Box<grant::Grant>),
     /// Install, inspect and remove the whole platform.
     #[command(subcommand)]

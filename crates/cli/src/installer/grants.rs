@@ -1,6 +1,8 @@
 //! Which grants the components of an umbrella need besides what `allow` in their entries contains.
 
 use ::charts::source::Limits;
+use std::fmt::Write as _;
+
 use anyhow::{Context as _, Result, bail};
 use api::ChartGrant;
 use api::definition::ChartSource;
@@ -69,7 +71,8 @@ impl Grants {
             ),
         };
         if let [first, ..] = &unknown[..] {
-            line += &format!(
+            let _ = write!(
+                line,
                 "; unknown for {} whose chart cannot be examined, such as {}: {}",
                 unknown.len(),
                 first.component,
@@ -262,7 +265,10 @@ mod tests {
         );
         let grant: ChartGrant = serde_json::from_value(object).unwrap();
         let again = || vec![fetched("volume", VOLUME)];
-        assert_eq!(Grants::of(&list, again(), &[grant.clone()]), Grants::default());
+        assert_eq!(
+            Grants::of(&list, again(), std::slice::from_ref(&grant)),
+            Grants::default()
+        );
         let mut of_another = grant;
         of_another.spec.definition.name = "disk".into();
         assert_eq!(Grants::of(&list, again(), &[of_another]).needed.len(), 1);
