@@ -37,6 +37,8 @@ pub(crate) struct Grant {
 
 /// Prints the grant.
 pub(crate) fn run(args: &Grant) -> Result<()> {
+    // A mistake in the argument is told without a cluster, too.
+    place(&args.definition, "default")?;
     session::run(&args.connection, async |session| {
         let (namespace, name) = place(&args.definition, &session.namespace)?;
         let id = ObjectId::of::<CompositionDefinition>(Some(namespace), name)?;

@@ -98,10 +98,13 @@ pub(super) fn print(list: &List, args: &Check) -> Result<()> {
             Err(error) => faults.push(format!("component {component:?}: {error:#}")),
         }
     }
-    grant::print(args.output.output, &grants)?;
+    // Without a word that none is needed, where that is unknown.
+    if !grants.is_empty() || faults.is_empty() {
+        grant::print(args.output.output, &grants)?;
+    }
     if !faults.is_empty() {
         bail!(
-            "the grants of {} components are unknown:\n  {}",
+            "components whose grants are unknown: {}\n  {}",
             faults.len(),
             faults.join("\n  ")
         );
