@@ -2,7 +2,7 @@
 
 pub(crate) mod args;
 mod consents;
-mod grant;
+pub(crate) mod grant;
 mod lookups;
 mod origins;
 mod rbac;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use api::grant::{DefinitionRef, GrantedChart};
 use chart_bound::scan::{Kind, Scan, scan};
 use chart_bound::{Allowed, BuiltIn, GroupResource, Resolved, is_ruling};
 use helm::capabilities::Capabilities;
@@ -20,6 +21,8 @@ use helm::chart::Chart;
 use helm::engine::{Engine, Operation, ReleaseOptions, RenderOptions, Rendered};
 use serde_json::{Map, Value};
 
+use self::grant::{Grant, Granted};
+use crate::args::Source;
 use crate::report::out;
 use crate::{chart_at, progress, template, values};
 
@@ -58,19 +61,57 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
         let version = chart.metadata().version.clone();
         let (name, scan) = template::on_large_stack(move || Ok((chart.name().to_owned(), scan(&chart))))?;
         if args.grant {
-            let chart = grant::Granted {
-                name: &name,
-                version: &version,
-                url: reference.contains("://").then_some(reference.as_str()),
-            };
             let between = if number == 0 { "" } else { "---\n" };
-            out(&format!("{between}{}", grant::of(&chart, &scan)?))?;
+            let granted = granted(reference, &name, version, &args.source);
+            let grant = Grant::needed(granted, &scan, &Allowed::default());
+            out(&format!("{between}{}", grant.yaml()?))?;
             continue;
         }
         let resolved = Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system");
         out(&told(&name, &scan, &resolved))?;
     }
     Ok(())
+}
+
+/// A chart for which no definition is known: one of its name in a namespace of its own.
+fn granted(reference: &str, name: &str, version: String, source: &Source) -> Granted {
+    let (url, repo) = match &source.repo {
+        Some(repository) => (repository.as_str(), Some(reference)),
+        None if reference.contains("://") => (reference, None),
+        None => ("oci://registry.example/charts/CHART", None),
+    };
+    let is_set = |flag: bool| flag.then_some(true);
+    Granted {
+        name: name.to_owned(),
+        definition: DefinitionRef {
+            namespace: format!("{name}-system"),
+            name: name.to_owned(),
+        },
+        title: format!("{name} {version}"),
+        chart: GrantedChart {
+            url: url.to_owned(),
+            repo: repo.map(str::to_owned),
+            versions: vec![version],
+            digest: None,
+            plain_http: is_set(source.access.remote.plain_http),
+            insecure_skip_verify_tls: is_set(source.access.remote.insecure_skip_tls_verify),
+        },
+    }
+}
+
+/// The roles that a chart renders with its defaults, as `kind/name`; none if it does not render with them.
+pub(crate) fn rendered_roles(engine: &Engine, scan: &Scan) -> BTreeSet<String> {
+    let Ok(rendered) = render(engine, &Map::new(), scan, Operation::Install) else {
+        return BTreeSet::new();
+    };
+    let named = objects(&rendered).into_iter().filter_map(|(_, object)| {
+        let kind = object["kind"].as_str()?;
+        let name = object["metadata"]["name"].as_str()?;
+        ["Role", "ClusterRole"]
+            .contains(&kind)
+            .then(|| format!("{kind}/{name}"))
+    });
+    named.collect()
 }
 
 /// A folder that is not a chart itself stands for all charts below it.

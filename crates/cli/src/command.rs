@@ -6,9 +6,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::everywhere::Everywhere;
 use crate::{
-    audit, cluster, completion, composition, crd, create, dependency, environment, init, installer, lint,
-    migrate, node, package, pull, push, registry, release, repo, report, schema, search, show, template,
-    verify, version,
+    audit, cluster, completion, composition, crd, create, dependency, environment, grant, init, installer,
+    lint, migrate, node, package, pull, push, registry, release, repo, report, schema, search, show,
+    template, verify, version,
 };
 
 /// Name of the program as a kubectl plugin.
@@ -99,6 +99,8 @@ enum Command {
     Test(Box<release::args::Test>),
     /// Scan a chart's templates and print the most that its controller can ever be permitted to do.
     AuditRbac(Box<audit::args::Audit>),
+    /// Print the `ChartGrant` that allows what the annotations of a definition allow, so that they can be removed.
+    Grant(Box<grant::Grant>),
     /// Install, inspect and remove the whole platform.
     #[command(subcommand)]
     Installer(installer::args::Command),
@@ -202,6 +204,7 @@ impl Kco {
             Command::Test(args) => release::test(&args),
             Command::Rollback(args) => release::rollback(&args),
             Command::AuditRbac(args) => audit::run(&args),
+            Command::Grant(args) => grant::run(&args),
             Command::Installer(command) => installer::run(command),
             Command::Init(args) => init::run(&args),
             Command::Node(command) => node::run(command),

@@ -18,6 +18,7 @@ mod dependency;
 mod environment;
 mod everywhere;
 mod fetch;
+mod grant;
 mod init;
 mod input;
 mod installer;

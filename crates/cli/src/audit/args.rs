@@ -6,6 +6,7 @@ use crate::args::Source;
 
 /// The flags of `kco audit-rbac`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Audit {
     /// Charts: folders, archives, URLs or OCI references; a folder without a chart stands for all charts below it.
     #[arg(required = true, value_name = "CHART")]

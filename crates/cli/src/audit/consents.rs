@@ -92,7 +92,8 @@ fn one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
         for needed in resources(&rendered, &defined) {
             renders_ruling |= is_ruling(&GroupResource::new(&needed.group, &needed.resource));
             if let Some(outside) = bound.outside(HOME, std::slice::from_ref(&needed)) {
-                held.entry(reason(&outside)).or_insert_with(|| outside.to_string());
+                held.entry(reason(&outside))
+                    .or_insert_with(|| outside.to_string());
             }
         }
     }
@@ -157,11 +158,12 @@ fn resources(rendered: &Rendered, defined: &super::Defined) -> Vec<Resource> {
 /// Namespaces and names of an object, or of the items of a list, in the order of [`add`].
 fn collect_names(object: &Value, names: &mut Vec<(String, String)>) {
     let kind = object["kind"].as_str().unwrap_or_default();
-    match object["items"].as_array().filter(|_| kind.ends_with("List")) {
-        Some(items) => items.iter().for_each(|item| collect_names(item, names)),
-        None => {
-            let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-            names.push((text("namespace"), text("name")));
+    if let Some(items) = object["items"].as_array().filter(|_| kind.ends_with("List")) {
+        for item in items {
+            collect_names(item, names);
         }
+    } else {
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+        names.push((text("namespace"), text("name")));
     }
 }

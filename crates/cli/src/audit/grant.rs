@@ -1,349 +1,278 @@
-//! `kco audit-rbac --grant`: the `ChartGrant` that a chart needs, for review and for Git.
+//! The `ChartGrant` that a chart needs, for review and for Git: `kco audit-rbac --grant` and the other commands that print
+//! grants.
+
+mod consented;
+mod converted;
+mod entries;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
-use chart_bound::scan::{Binding, NAMESPACE, Name, Rule, Scan};
-use chart_bound::{BuiltIn, GroupResource, guess, is_protected, is_ruling};
-use serde_json::{Map, Value, json};
+use api::definition::ChartSource;
+use api::grant::{DefinitionRef, GrantedChart};
+use chart_bound::Allowed;
+use chart_bound::scan::Scan;
+use serde_json::{Value, json};
 
-/// The chart that is granted something.
-pub(super) struct Granted<'a> {
-    /// Its name.
-    pub(super) name: &'a str,
-    /// Its version.
-    pub(super) version: &'a str,
-    /// Where it comes from, if that can be the URL of a definition.
-    pub(super) url: Option<&'a str>,
+use self::entries::{Danger, Entry};
+use crate::release::args::Format;
+use crate::release::output;
+use crate::report::out;
+
+pub(crate) use self::converted::Converted;
+
+/// Whom a grant is for.
+#[derive(Debug, Clone)]
+pub(crate) struct Granted {
+    /// Name of the grant.
+    pub(crate) name: String,
+    /// The definition.
+    pub(crate) definition: DefinitionRef,
+    /// Name and version of the chart, for people.
+    pub(crate) title: String,
+    /// The chart.
+    pub(crate) chart: GrantedChart,
 }
 
-/// How bad it is; the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Danger {
-    /// Whoever has it controls the cluster.
-    Cluster,
-    /// It reaches what belongs to others.
-    Others,
-    /// It changes what belongs to the platform or runs programs.
-    Changes,
-    /// It reads.
-    Reads,
+impl Granted {
+    /// A definition and the chart that it has. Grants are of the cluster, so their name tells the namespace, too.
+    pub(crate) fn new(definition: DefinitionRef, chart_name: &str, chart: GrantedChart) -> Self {
+        let version = chart.versions.first().map(String::as_str).unwrap_or_default();
+        Self {
+            name: format!("{}.{}", definition.namespace, definition.name),
+            title: format!("{chart_name} {version}"),
+            definition,
+            chart,
+        }
+    }
 }
 
-/// An entry of the grant, and what it lets happen.
-struct Entry {
-    danger: Danger,
-    why: String,
-    value: Value,
+/// The chart of a grant for a definition with this `spec.chart`, whose archive has the digest.
+pub(crate) fn chart_of(source: &ChartSource, version: &str, digest: Option<&str>) -> GrantedChart {
+    // Whoever chooses the authorities could serve another chart, so only the digest counts then.
+    let pinned = digest.filter(|_| source.ca_bundle_ref.is_some());
+    GrantedChart {
+        url: source.url.clone(),
+        repo: source.repo.clone().filter(|repo| !repo.is_empty()),
+        versions: vec![version.to_owned()],
+        digest: source.digest.clone().or_else(|| pinned.map(str::to_owned)),
+        plain_http: source.plain_http.filter(|is_set| *is_set),
+        insecure_skip_verify_tls: source.insecure_skip_verify_tls.filter(|is_set| *is_set),
+    }
 }
 
-/// The grant as YAML, with a comment for each entry; the worst comes first.
+/// A grant with what each of its entries lets happen, the worst first.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// The comment above it.
+    intro: String,
+    granted: Granted,
+    labels: BTreeSet<String>,
+    /// What no grant allows.
+    impossible: Vec<String>,
+    sections: Vec<(&'static str, Vec<Entry>)>,
+}
+
+impl Grant {
+    /// What a chart needs and nobody consents to yet.
+    pub(crate) fn needed(granted: Granted, scan: &Scan, allowed: &Allowed) -> Self {
+        let labels = entries::all_rules(scan)
+            .flat_map(|rule| &rule.aggregated_to)
+            .map(|label| label.split('=').next().unwrap_or_default())
+            .filter(|label| !allowed.rbac.labels.contains(*label));
+        let aggregations = scan.aggregations.iter().map(|aggregation| {
+            let labels: Vec<String> = aggregation
+                .labels
+                .iter()
+                .map(|(label, value)| format!("{label}={value}"))
+                .collect();
+            let labels = labels.join(", ");
+            format!(
+                "A role of the chart takes the rules of all roles labelled {labels}: no grant allows that."
+            )
+        });
+        let rest = consented::without(scan, allowed);
+        let grant = Self {
+            intro: format!(
+                "What chart {} needs beyond what every chart may have, the worst first. Grant what you want it to\nhave: each \
+                 entry counts as a whole, or not at all.",
+                granted.title
+            ),
+            granted,
+            labels: labels.map(str::to_owned).collect(),
+            impossible: aggregations.collect(),
+            sections: vec![
+                ("kinds", entries::kinds(&rest)),
+                ("rules", entries::rules(&rest)),
+                ("bindings", entries::bindings(&rest)),
+                ("namespaces", entries::namespaces(&rest)),
+            ],
+        };
+        grant.sorted()
+    }
+
+    fn sorted(mut self) -> Self {
+        self.sections.retain(|(_, entries)| !entries.is_empty());
+        for (_, entries) in &mut self.sections {
+            entries.sort_by_key(|entry| entry.danger);
+        }
+        self.sections
+            .sort_by_key(|(_, entries)| entries.first().map_or(Danger::Reads, |entry| entry.danger));
+        self
+    }
+
+    /// True when there is nothing to grant.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sections.is_empty() && self.labels.is_empty()
+    }
+
+    /// Name and version of the chart.
+    pub(crate) fn title(&self) -> &str {
+        &self.granted.title
+    }
+
+    /// How many entries of which sort, and what the worst of them lets happen.
+    pub(crate) fn summary(&self) -> String {
+        let mut counts: Vec<String> = self
+            .sections
+            .iter()
+            .map(|(section, entries)| format!("{section} {}", entries.len()))
+            .collect();
+        if !self.labels.is_empty() {
+            counts.push(format!("aggregation labels {}", self.labels.len()));
+        }
+        let worst = self.sections.first().and_then(|(_, entries)| entries.first());
+        match worst {
+            Some(worst) => format!("{}; the worst {}", counts.join(", "), printable(&worst.why)),
+            None => counts.join(", "),
+        }
+    }
+
+    /// The grant as YAML, with a comment for each entry.
+    ///
+    /// # Errors
+    /// When YAML cannot be written.
+    pub(crate) fn yaml(&self) -> Result<String> {
+        let Granted {
+            name,
+            definition,
+            title,
+            chart,
+        } = &self.granted;
+        if self.is_empty() {
+            return Ok(format!("# {} needs no ChartGrant.\n", printable(title)));
+        }
+        let mut text = String::new();
+        for line in self.intro.lines() {
+            let _ = writeln!(text, "# {}", printable(line));
+        }
+        let _ = write!(
+            text,
+            "apiVersion: kco.krateo.io/v1alpha1\nkind: ChartGrant\nmetadata:\n  name: {}\nspec:\n  \
+             # The CompositionDefinition; it need not exist yet.\n  definition:\n    namespace: {}\n    name: {}\n",
+            json!(name),
+            json!(definition.namespace),
+            json!(definition.name),
+        );
+        text += &chart_text(chart);
+        if !self.labels.is_empty() {
+            text += "  # Rules of the chart's roles become part of these roles of the cluster: whoever has those gets them.\n";
+            let _ = writeln!(text, "  aggregationLabels: {}", json!(self.labels));
+        }
+        for impossible in &self.impossible {
+            let _ = writeln!(text, "  # {}", printable(impossible));
+        }
+        for (section, entries) in &self.sections {
+            let _ = writeln!(text, "  {section}:");
+            for Entry {
+                danger: _,
+                why,
+                value,
+            } in entries
+            {
+                let _ = writeln!(text, "    # {}", printable(why));
+                let yaml = helm::yaml::to_string(value).context("could not write YAML")?;
+                for (number, line) in yaml.trim_end().lines().enumerate() {
+                    text += if number == 0 { "    - " } else { "      " };
+                    text += line;
+                    text.push('\n');
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    /// The grant as an object.
+    ///
+    /// # Errors
+    /// When YAML cannot be written.
+    pub(crate) fn object(&self) -> Result<Value> {
+        helm::yaml::parse_typed(self.yaml()?.as_bytes()).context("could not read the grant")
+    }
+}
+
+/// The text without characters that would end a comment: it quotes charts.
+fn printable(text: &str) -> String {
+    text.replace(
+        |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'),
+        "\u{fffd}",
+    )
+}
+
+fn chart_text(chart: &GrantedChart) -> String {
+    let GrantedChart {
+        url,
+        repo,
+        versions,
+        digest,
+        plain_http,
+        insecure_skip_verify_tls,
+    } = chart;
+    let mut text = format!(
+        "  chart:\n    # spec.chart.url of the definition.\n    url: {}\n",
+        json!(url)
+    );
+    let fields = [
+        ("repo", repo.as_ref().map(|repo| json!(repo))),
+        ("versions", (!versions.is_empty()).then(|| json!(versions))),
+        ("digest", digest.as_ref().map(|digest| json!(digest))),
+        ("plainHTTP", plain_http.map(Value::from)),
+        ("insecureSkipVerifyTLS", insecure_skip_verify_tls.map(Value::from)),
+    ];
+    for (field, value) in fields {
+        if let Some(value) = value {
+            let _ = writeln!(text, "    {field}: {value}");
+        }
+    }
+    text
+}
+
+/// Prints grants, as YAML documents with comments or as a list in JSON: both are ready for `kubectl apply`.
 ///
 /// # Errors
-/// When YAML cannot be written.
-pub(super) fn of(chart: &Granted<'_>, scan: &Scan) -> Result<String> {
-    let mut sections = [
-        ("kinds", kinds(scan)),
-        ("rules", rules(scan)),
-        ("bindings", bindings(scan)),
-        ("namespaces", namespaces(scan)),
-    ];
-    for (_, entries) in &mut sections {
-        entries.sort_by_key(|entry| entry.danger);
-    }
-    sections.sort_by_key(|(_, entries)| entries.first().map_or(Danger::Reads, |entry| entry.danger));
-    let Granted { name, version, url } = chart;
-    if sections.iter().all(|(_, entries)| entries.is_empty()) {
-        return Ok(format!("# {name} {version} needs no ChartGrant.\n"));
-    }
-    let mut text = format!(
-        "# What chart {name} {version} needs beyond what every chart may have, the worst first. Grant what you want it to\n\
-         # have: each entry counts as a whole, or not at all.\n\
-         apiVersion: kco.krateo.io/v1alpha1\nkind: ChartGrant\nmetadata:\n  name: {name}\nspec:\n  \
-         # The CompositionDefinition; it need not exist yet.\n  definition:\n    namespace: {name}-system\n    name: {name}\n  \
-         chart:\n    # spec.chart.url of the definition.\n    url: {}\n    versions: [{}]\n",
-        json!(url.unwrap_or("oci://registry.example/charts/CHART")),
-        json!(version),
-    );
-    let labels: BTreeSet<&str> = all_rules(scan)
-        .flat_map(|rule| &rule.aggregated_to)
-        .map(|label| label.split('=').next().unwrap_or_default())
-        .collect();
-    if !labels.is_empty() {
-        text += "  # Rules of the chart's roles become part of these roles of the cluster: whoever has those gets them.\n";
-        let _ = writeln!(text, "  aggregationLabels: {}", json!(labels));
-    }
-    for aggregation in &scan.aggregations {
-        let labels: Vec<String> = aggregation
-            .labels
-            .iter()
-            .map(|(label, value)| format!("{label}={value}"))
-            .collect();
-        let _ = writeln!(
-            text,
-            "  # A role of the chart takes the rules of all roles labelled {}: no grant allows that.",
-            labels.join(", ")
-        );
-    }
-    for (section, entries) in sections.iter().filter(|(_, entries)| !entries.is_empty()) {
-        let _ = writeln!(text, "  {section}:");
-        for Entry {
-            danger: _,
-            why,
-            value,
-        } in entries
-        {
-            let _ = writeln!(text, "    # {why}");
-            let yaml = helm::yaml::to_string(value).context("could not write YAML")?;
-            for (number, line) in yaml.trim_end().lines().enumerate() {
-                text += if number == 0 { "    - " } else { "      " };
-                text += line;
-                text.push('\n');
+/// When they cannot be written.
+pub(crate) fn print(format: Format, grants: &[Grant]) -> Result<()> {
+    match format {
+        Format::Table | Format::Yaml => {
+            let texts = grants.iter().map(Grant::yaml).collect::<Result<Vec<_>>>()?;
+            if texts.is_empty() {
+                return out("# No ChartGrant is needed.\n");
             }
+            out(&texts.join("---\n"))
+        }
+        Format::Json => {
+            let items = grants.iter().map(Grant::object).collect::<Result<Vec<_>>>()?;
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+            output::print(format, &list, String::new)
         }
     }
-    Ok(text)
-}
-
-fn all_rules(scan: &Scan) -> impl Iterator<Item = &Rule> {
-    scan.role_rules.union(&scan.cluster_role_rules)
-}
-
-fn kinds(scan: &Scan) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    let mut seen = BTreeSet::new();
-    for kind in &scan.kinds {
-        let (pair, _) = guess(&BuiltIn, kind.group(), &kind.kind);
-        // Roles and bindings are granted by what they say.
-        let is_ours = pair.group != "rbac.authorization.k8s.io";
-        let is_created = pair == GroupResource::new("", "namespaces") && !scan.created_namespaces.is_empty();
-        if !is_ours || is_created || !is_ruling(&pair) || !seen.insert(pair.clone()) {
-            continue;
-        }
-        let (danger, why) = of_kind(&pair);
-        entries.push(Entry {
-            danger,
-            why: format!("{}: {why}", kind.kind),
-            value: json!({"group": pair.group, "kind": kind.kind, "from": "Chart"}),
-        });
-    }
-    entries
-}
-
-fn of_kind(kind: &GroupResource) -> (Danger, &'static str) {
-    match (kind.group.as_str(), kind.resource.as_str()) {
-        ("admissionregistration.k8s.io", _) => (
-            Danger::Cluster,
-            "sees, changes and refuses the writes of everybody in the cluster that it selects, Secrets and pods included",
-        ),
-        ("apiregistration.k8s.io", _) => (
-            Danger::Cluster,
-            "answers all requests for an API group in the place of the API server",
-        ),
-        ("", "persistentvolumes") => (
-            Danger::Cluster,
-            "gives pods any folder of a node, or any disk: no rule about pods applies to it",
-        ),
-        ("", "nodes") => (Danger::Cluster, "decides where pods of others run"),
-        ("apiextensions.k8s.io", _) => (
-            Danger::Others,
-            "defines a type for the whole cluster; whoever removes it removes all objects of that type",
-        ),
-        ("", "namespaces") => (
-            Danger::Others,
-            "makes namespaces and sets their labels, on which rules about pods and networks depend",
-        ),
-        ("storage.k8s.io", _) => (
-            Danger::Others,
-            "decides how volumes of others are made and mounted",
-        ),
-        ("node.k8s.io", _) => (Danger::Others, "decides with which runtime pods run"),
-        _ => (
-            Danger::Others,
-            "decides whose pods run and whose requests are served first",
-        ),
-    }
-}
-
-fn texts(names: impl IntoIterator<Item = impl ToString>) -> Vec<String> {
-    names.into_iter().map(|name| name.to_string()).collect()
-}
-
-fn rules(scan: &Scan) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    for rule in all_rules(scan) {
-        let (danger, why) = of_rule(rule);
-        let mut value = Map::new();
-        let mut put = |key: &str, texts: Vec<String>| {
-            if !texts.is_empty() {
-                value.insert(key.to_owned(), json!(texts));
-            }
-        };
-        put("verbs", texts(&rule.verbs));
-        if !rule.resources.is_empty() {
-            put("apiGroups", texts(&rule.groups));
-        }
-        put("resources", texts(&rule.resources));
-        put("resourceNames", texts(rule.names.iter().flatten()));
-        put("nonResourceURLs", texts(&rule.urls));
-        let mut why = why.to_owned();
-        if rule.names.iter().flatten().any(|name| *name == Name::Unknown) {
-            why += ". A name depends on values: replace ? by what you set, or grant all objects without resourceNames";
-        }
-        entries.push(Entry {
-            danger,
-            why,
-            value: Value::Object(value),
-        });
-    }
-    entries
-}
-
-fn of_rule(rule: &Rule) -> (Danger, &'static str) {
-    let is = |set: &BTreeSet<String>, items: &[&str]| items.iter().any(|item| set.contains(*item));
-    let in_core = is(&rule.groups, &["", "*"]);
-    let in_rbac = is(&rule.groups, &["rbac.authorization.k8s.io", "*"]);
-    let reads = is(&rule.verbs, &["get", "list", "watch", "*"]);
-    let writes = is(
-        &rule.verbs,
-        &["create", "update", "patch", "delete", "deletecollection", "*"],
-    );
-    let has = |kinds: &[&str]| is(&rule.resources, kinds) || rule.resources.contains("*");
-    if is(&rule.resources, &["*"]) && is(&rule.verbs, &["*"]) && rule.groups.contains("*") {
-        (
-            Danger::Cluster,
-            "everything: whoever has the role controls the cluster",
-        )
-    } else if is(&rule.verbs, &["escalate", "bind", "impersonate"])
-        || (rule.verbs.contains("*") && (in_rbac && has(&["roles", "clusterroles"])))
-        || (rule.verbs.contains("*") && in_core && has(&["serviceaccounts", "users", "groups"]))
-        || (writes && in_core && has(&["serviceaccounts/token"]))
-    {
-        (
-            Danger::Cluster,
-            "gives itself, or acts with, the rights of others",
-        )
-    } else if writes && is(&rule.groups, &["kco.krateo.io"]) {
-        (Danger::Cluster, "consents to what charts need, in your place")
-    } else if writes && is(&rule.groups, &["admissionregistration.k8s.io"]) {
-        (
-            Danger::Cluster,
-            "sees, changes and refuses the writes of everybody in the cluster",
-        )
-    } else if reads && in_core && has(&["secrets"]) && rule.names.is_none() {
-        (
-            Danger::Others,
-            "reads all Secrets where the role is bound, tokens and passwords of others included",
-        )
-    } else if is(&rule.verbs, &["*"]) || is(&rule.resources, &["*"]) || is(&rule.groups, &["*"]) {
-        (Danger::Others, "a *: also what the cluster learns to serve later")
-    } else if writes
-        && has(&[
-            "pods",
-            "pods/exec",
-            "deployments",
-            "daemonsets",
-            "statefulsets",
-            "jobs",
-            "cronjobs",
-            "replicasets",
-        ])
-    {
-        (
-            Danger::Others,
-            "runs programs as any account of the namespaces where the role is bound",
-        )
-    } else if writes {
-        (Danger::Changes, "changes these objects where the role is bound")
-    } else {
-        (Danger::Reads, "reads these objects where the role is bound")
-    }
-}
-
-fn bindings(scan: &Scan) -> Vec<Entry> {
-    scan.bindings.iter().map(of_binding).collect()
-}
-
-fn of_binding(binding: &Binding) -> Entry {
-    let Binding {
-        name,
-        namespace,
-        role,
-        subjects,
-    } = binding;
-    let own = |namespace: &Option<Name>| {
-        let is_own = |name: &Name| matches!(name, Name::Known(name) if name == NAMESPACE);
-        namespace
-            .as_ref()
-            .filter(|name| !is_own(name))
-            .map(ToString::to_string)
-    };
-    let listed = subjects.iter().map(|subject| {
-        let mut listed = json!({"kind": subject.kind.to_string(), "name": subject.name.to_string()});
-        if let Some(namespace) = own(&subject.namespace) {
-            listed["namespace"] = json!(namespace);
-        }
-        listed
-    });
-    let mut value = json!({
-        "kind": binding.kind(),
-        "name": name.to_string(),
-        "roleRef": {"kind": role.kind.to_string(), "name": role.name.to_string()},
-        "subjects": listed.collect::<Vec<_>>(),
-    });
-    if let Some(namespace) = own(namespace) {
-        value["namespace"] = json!(namespace);
-    }
-    let is_wide = matches!(&role.name, Name::Known(name) if ["cluster-admin", "admin", "edit"].contains(&name.as_str()));
-    let is_everywhere = namespace.is_none();
-    let (danger, reach) = match (is_wide, is_everywhere) {
-        (true, true) => (Danger::Cluster, "in the whole cluster"),
-        (false, true) => (Danger::Others, "in the whole cluster"),
-        (true, false) => (Danger::Others, "in one namespace"),
-        (false, false) => (Danger::Changes, "in one namespace"),
-    };
-    let mut why = format!("gives {} {} {reach}", role.kind, role.name);
-    let is_everybody = |name: &Name| matches!(name, Name::Known(name) if name.starts_with("system:"));
-    if subjects.iter().any(|subject| is_everybody(&subject.name)) {
-        why += ". A subject that begins with system: is never granted: this entry does not count";
-    }
-    let parts = [name, &role.kind, &role.name].into_iter().chain(
-        subjects
-            .iter()
-            .flat_map(|subject| {
-                [
-                    Some(&subject.kind),
-                    Some(&subject.name),
-                    subject.namespace.as_ref(),
-                ]
-            })
-            .flatten(),
-    );
-    if parts.chain(namespace).any(|name| *name == Name::Unknown) {
-        why += ". A part depends on values: replace ? by what you set";
-    }
-    Entry { danger, why, value }
-}
-
-/// Namespaces that the chart names and that only an admin opens.
-fn namespaces(scan: &Scan) -> Vec<Entry> {
-    let protected = scan.namespaces.iter().filter(|name| is_protected(name, ""));
-    protected
-        .map(|name| Entry {
-            danger: Danger::Cluster,
-            why: format!(
-                "objects in {name}: a pod there can act as every account of Kubernetes that runs there"
-            ),
-            value: json!({"namespace": name}),
-        })
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use chart_bound::grant::{Applicant, Consent};
-    use chart_bound::scan::{Kind, RoleRef, Subject};
+    use chart_bound::scan::{Binding, Kind, NAMESPACE, Name, RoleRef, Rule, Subject};
 
     use super::*;
 
@@ -355,13 +284,25 @@ mod tests {
         Name::Known(name.into())
     }
 
-    fn told(scan: &Scan) -> String {
-        let chart = Granted {
-            name: "web",
-            version: "1.2.3",
-            url: Some("oci://r.example/web"),
+    fn granted(chart: GrantedChart) -> Granted {
+        let definition = DefinitionRef {
+            namespace: "web-system".into(),
+            name: "web".into(),
         };
-        of(&chart, scan).unwrap()
+        Granted::new(definition, "web", chart)
+    }
+
+    fn of_web(scan: &Scan, allowed: &Allowed) -> Grant {
+        let chart = GrantedChart {
+            url: "oci://r.example/web".into(),
+            versions: vec!["1.2.3".into()],
+            ..GrantedChart::default()
+        };
+        Grant::needed(granted(chart), scan, allowed)
+    }
+
+    fn told(scan: &Scan) -> String {
+        of_web(scan, &Allowed::default()).yaml().unwrap()
     }
 
     #[test]
@@ -467,5 +408,47 @@ mod tests {
         };
         let text = told(&scan);
         assert!(text.contains("replace ? by what you set"), "{text}");
+    }
+
+    #[test]
+    fn a_chart_cannot_end_a_comment() {
+        let scan = Scan {
+            bindings: [Binding {
+                name: known("a"),
+                namespace: None,
+                role: RoleRef {
+                    kind: known("ClusterRole"),
+                    name: known("view\n  rules:\n  - {verbs: ['*'], apiGroups: ['*'], resources: ['*']}"),
+                },
+                subjects: BTreeSet::new(),
+            }]
+            .into(),
+            ..Scan::default()
+        };
+        let text = told(&scan);
+        let object: Value = helm::yaml::parse_typed(text.as_bytes()).unwrap();
+        assert_eq!(object["spec"].get("rules"), None, "{text}");
+        assert_eq!(
+            object["spec"]["bindings"].as_array().map(Vec::len),
+            Some(1),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn own_authorities_pin_the_digest_and_flags_that_are_off_are_left_out() {
+        let mut source = ChartSource {
+            plain_http: Some(false),
+            ..ChartSource::default()
+        };
+        let plain = chart_of(&source, "1.2.3", Some("sha256:a"));
+        assert_eq!((plain.digest, plain.plain_http), (None, None));
+        source.ca_bundle_ref = Some(api::definition::SecretItemRef {
+            name: "ca".into(),
+            namespace: None,
+            key: None,
+        });
+        let pinned = chart_of(&source, "1.2.3", Some("sha256:a"));
+        assert_eq!(pinned.digest.as_deref(), Some("sha256:a"));
     }
 }

@@ -160,7 +160,7 @@ async fn bound(
 }
 
 /// The grants of the cluster; none where their type does not exist, or the person may not read them.
-async fn grants(session: &Session) -> Result<Vec<ChartGrant>, cluster::Error> {
+pub(crate) async fn grants(session: &Session) -> Result<Vec<ChartGrant>, cluster::Error> {
     let resource = ResourceId::of::<ChartGrant>();
     match session.cluster.list(&resource, Selector::default()).await {
         Err(error) if error.is_forbidden() || error.is_not_found() => Ok(Vec::new()),

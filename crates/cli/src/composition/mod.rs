@@ -14,6 +14,7 @@ mod plan;
 mod standing;
 mod tree;
 
+pub(crate) use desired::grants;
 pub(crate) use foreseen::{Foreseen, foreseen};
 pub(crate) use {
     approve::run as approve, inspect::run as inspect, list::run as list, plan::run as plan, tree::run as tree,

@@ -48,7 +48,11 @@ pub(crate) struct Check {
     /// Fetch each component's chart, and compare its name and version with the list.
     #[arg(long)]
     pub(crate) charts: bool,
-    /// Do not connect to a cluster.
+    /// Fetch the charts of the components that are on, and print the grants that they need and `allow` does not contain,
+    /// for review and for Git. Nothing else is checked but the list.
+    #[arg(long, conflicts_with = "charts")]
+    pub(crate) grant: bool,
+    /// Do not connect to a cluster, and fetch no chart of a component that --charts or --grant does not ask for.
     #[arg(long)]
     pub(crate) offline: bool,
     /// The name of the release, whose own objects are not reported as conflicts.

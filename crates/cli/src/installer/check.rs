@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use ::charts::source::Limits;
 use anyhow::{Result, bail};
+use api::ChartGrant;
 use cluster::{Cluster, ResourceId, Selector};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,10 +17,12 @@ use serde_json::Value;
 use super::args::Check;
 use super::components::{Component, List};
 use super::consent::{self, Consent};
+use super::grants::{self, Grants};
 use super::home::home;
 use super::input::Input;
-use super::schema::charts;
+use super::schema::charts::{self, Fetched};
 use super::{crds, crds::Crd, crds::full_name};
+use crate::composition;
 use crate::release::output;
 use crate::release::session;
 use crate::release::table::{Cell, table};
@@ -70,6 +75,9 @@ struct Report {
     /// Pairs of a component that must be Ready and one that waits for it.
     edges: Vec<(String, String)>,
     consent: Vec<Consent>,
+    /// Components that need grants; none if no chart was fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grants: Option<Grants>,
     /// What is already installed; none if no cluster was examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<Vec<String>>,
@@ -103,10 +111,13 @@ pub(super) fn run(args: &Check) -> Result<()> {
     for doubt in list.doubts() {
         warn(&doubt);
     }
-    if args.charts {
-        fetch_all(&list, args)?;
+    if args.grant {
+        return grants::print(&list, args);
     }
-    let found = if args.offline { None } else { look(&input, args) };
+    let fetched = fetch(&list, args)?;
+    let there = if args.offline { None } else { look(&input, args) };
+    let (found, granted) = there.unzip();
+    let granted = granted.unwrap_or_default();
     let report = Report {
         waves: list
             .waves()
@@ -125,19 +136,46 @@ pub(super) fn run(args: &Check) -> Result<()> {
             .map(|(before, after)| (before.to_owned(), after.to_owned()))
             .collect(),
         consent: consent::of(&list),
+        grants: fetched.map(|fetched| Grants::of(&list, fetched, &granted)),
         found,
     };
     output::print(args.output.output, &report, || text(&report))
 }
 
-/// Fetches all charts, and compares their names and versions with the list.
-fn fetch_all(list: &List, args: &Check) -> Result<()> {
-    let fetched = charts::fetch_all(list, &args.source.access)?;
+/// Fetches the charts: with `--charts` all of them, which then have to be as listed; otherwise those of the components
+/// that are on, as far as they can be fetched. None with `--offline` alone.
+fn fetch(list: &List, args: &Check) -> Result<Option<Vec<Fetched>>> {
+    let access = &args.source.access;
+    if args.charts {
+        let fetched = charts::fetch_all(list, access)?;
+        compare(list, &fetched)?;
+        return Ok(Some(fetched));
+    }
+    if args.offline {
+        return Ok(None);
+    }
+    // A check waits for no registry that is away.
+    let limits = Limits {
+        time: Duration::from_secs(20),
+        tries: 1,
+        ..Limits::default()
+    };
+    match charts::fetch(list, list.enabled().collect(), access, limits) {
+        Ok(fetched) => Ok(Some(fetched)),
+        Err(error) => {
+            warn(&format!("which grants are needed is unknown: {error:#}"));
+            Ok(None)
+        }
+    }
+}
+
+/// Compares names and versions of charts with the list.
+fn compare(list: &List, fetched: &[Fetched]) -> Result<()> {
     let faults: Vec<String> = fetched
-        .into_iter()
+        .iter()
         .filter_map(|fetched| {
             let name = &fetched.name;
-            match fetched.chart {
+            match &fetched.chart {
                 Ok(chart) => {
                     let made = crdgen::Names::of_chart(chart.chart.name()).map(|names| names.kind);
                     let kind = list.get(name).map(|component| component.kind.clone());
@@ -164,15 +202,12 @@ fn fetch_all(list: &List, args: &Check) -> Result<()> {
     Ok(())
 }
 
-/// What is already installed in the cluster; none if no cluster can be reached.
-fn look(input: &Input, args: &Check) -> Option<Vec<String>> {
+/// What is already installed in the cluster, and its grants; none if no cluster can be reached.
+fn look(input: &Input, args: &Check) -> Option<(Vec<String>, Vec<ChartGrant>)> {
     let found = session::run(&home(args.connection.clone()), async |session| {
-        there(
-            &session.cluster,
-            &input.values,
-            (&session.namespace, &args.release),
-        )
-        .await
+        let own = (session.namespace.as_str(), args.release.as_str());
+        let found = there(&session.cluster, &input.values, own).await?;
+        Ok((found, composition::grants(session).await?))
     });
     match found {
         Ok(found) => Some(found),
@@ -363,6 +398,9 @@ fn text(report: &Report) -> String {
         for (key, value) in annotations {
             let _ = writeln!(text, "    {key}: {value}");
         }
+    }
+    if let Some(grants) = &report.grants {
+        let _ = writeln!(text, "\nGRANTS: {}", grants.line());
     }
     if let Some(found) = &report.found {
         text.push_str("\nTHERE ALREADY:\n");

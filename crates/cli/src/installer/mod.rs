@@ -5,6 +5,7 @@ mod check;
 mod components;
 mod consent;
 mod crds;
+mod grants;
 mod graph;
 mod home;
 mod hook;

@@ -24,6 +24,9 @@ pub(crate) struct Check {
     /// The Helm release of Krateo's core-provider, and this platform's chart with its values.
     #[command(flatten)]
     pub(crate) upgrade: Upgrade,
+    /// Print the grants that the definitions will want, for review and for Git, and nothing else.
+    #[arg(long)]
+    pub(crate) grant: bool,
 }
 
 /// The arguments of `run`.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::args::Check;
 use super::findings::{Finding, Report};
+use super::grants;
 use super::installed::newest;
 use super::krateo;
 use crate::composition::{Foreseen, find, foreseen};
@@ -35,8 +36,13 @@ const MANAGERS: [(&str, &str); 5] = [
 /// Prints the report.
 pub(super) fn run(args: &Check) -> Result<()> {
     let upgrade = &args.upgrade;
+    if args.grant {
+        return grants::print(upgrade);
+    }
     let report = session::run(&upgrade.connection, async |session| {
-        report(session, upgrade).await
+        let mut report = report(session, upgrade).await?;
+        report.grants = grants::findings(session).await?;
+        Ok(report)
     })?;
     output::print(upgrade.making.output.output, &report, || report.text())?;
     if !report.unsettled().is_empty() {

@@ -27,6 +27,8 @@ pub(super) struct Report {
     pub(super) definitions: Vec<Finding>,
     /// Compositions and their releases.
     pub(super) compositions: Vec<Finding>,
+    /// Grants that definitions will want. Nothing waits for them, because releases keep what they have.
+    pub(super) grants: Vec<Finding>,
     /// Krateo's objects that are removed at the end.
     pub(super) removed: Vec<String>,
 }
@@ -76,7 +78,11 @@ impl Report {
             ("PLATFORM", &self.platform),
             ("DEFINITIONS", &self.definitions),
             ("COMPOSITIONS", &self.compositions),
+            ("GRANTS", &self.grants),
         ] {
+            if title == "GRANTS" && findings.is_empty() {
+                continue;
+            }
             let _ = writeln!(text, "{title}:");
             for Finding { about, what, settle } in findings {
                 let mark = if settle.is_some() { '!' } else { ' ' };
@@ -116,5 +122,20 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("\n1 to settle\n"), "{text}");
+        assert!(!text.contains("GRANTS"), "{text}");
+    }
+
+    #[test]
+    fn wanted_grants_are_told_and_settle_nothing() {
+        let report = Report {
+            grants: vec![Finding::told("definition a/b", "it will want a ChartGrant")],
+            ..Report::default()
+        };
+        assert!(report.unsettled().is_empty());
+        let text = report.text();
+        assert!(
+            text.contains("GRANTS:\n  definition a/b: it will want a ChartGrant\n"),
+            "{text}"
+        );
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod args;
 mod backup;
 mod check;
 mod findings;
+mod grants;
 mod installed;
 mod krateo;
 mod run;

@@ -34,12 +34,25 @@ pub(in crate::installer) struct FetchedChart {
 /// # Errors
 /// If the files for access cannot be read.
 pub(in crate::installer) fn fetch_all(list: &List, access: &args::Access) -> Result<Vec<Fetched>> {
+    fetch(list, list.components.iter().collect(), access, Limits::default())
+}
+
+/// The same for some components, within other limits.
+///
+/// # Errors
+/// If the files for access cannot be read.
+pub(in crate::installer) fn fetch(
+    list: &List,
+    components: Vec<&Component>,
+    access: &args::Access,
+    limits: Limits,
+) -> Result<Vec<Fetched>> {
     let connection = access::access(access)?;
-    let total = list.components.len();
+    let total = components.len();
     let fetched = wait_for(async {
         let mut done = 0;
-        futures::stream::iter(&list.components)
-            .map(|component| fetch_one(list, component, access, &connection))
+        futures::stream::iter(components)
+            .map(|component| fetch_one(list, component, access, &connection, limits))
             .buffered(AT_ONCE)
             .inspect(|fetched| {
                 done += 1;
@@ -51,7 +64,13 @@ pub(in crate::installer) fn fetch_all(list: &List, access: &args::Access) -> Res
     Ok(fetched)
 }
 
-async fn fetch_one(list: &List, component: &Component, given: &args::Access, access: &Access) -> Fetched {
+async fn fetch_one(
+    list: &List,
+    component: &Component,
+    given: &args::Access,
+    access: &Access,
+    limits: Limits,
+) -> Fetched {
     let fetched = async {
         let url = list.url(component);
         let chart = ChartRef::parse(&url, Some(&component.chart_repo), Some(&component.version))?
@@ -59,7 +78,7 @@ async fn fetch_one(list: &List, component: &Component, given: &args::Access, acc
             .with_insecure_skip_verify(
                 given.remote.insecure_skip_tls_verify || list.insecure_skip_tls_verify,
             );
-        let archive = source::fetch(&chart, access, Limits::default()).await?;
+        let archive = source::fetch(&chart, access, limits).await?;
         let chart = Chart::from_archive(&archive.bytes, ChartOptions::from(HelmLine::Four))
             .with_context(|| format!("{} is not a chart", archive.resolved.found_at))?;
         let version = &chart.metadata().version;
