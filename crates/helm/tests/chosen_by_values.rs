@@ -1,5 +1,9 @@
 //! Which documents of a rendering are the chart's own, and which the values chose.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "tables of cases read better without references"
+)]
 
 use helm::capabilities::Capabilities;
 use helm::chart::{Chart, ChartOptions, File};
@@ -143,7 +147,7 @@ fn a_kind_may_come_from_a_value_only_if_it_is_the_default() {
     let version = "apiVersion: {{ .Values.api }}\nkind: Namespace\nmetadata: {name: a}\n";
     assert_eq!(of(version, "api: v1", json!({"api": "v1beta1"})), ["!a"]);
     let extra = "{{ range .Values.extra }}\n---\n{{ tpl (toYaml .) $ }}\n{{ end }}{{ range .Values.texts }}\n---\n{{ tpl . $ }}{{ end }}";
-    let default = format!("texts: [{:?}]", WEBHOOK);
+    let default = format!("texts: [{WEBHOOK:?}]");
     assert_eq!(of(extra, &default, json!({})), ["mine"]);
     assert_eq!(of(extra, "texts: []", json!({"texts": [WEBHOOK]})), ["!mine"]);
 }
@@ -200,9 +204,9 @@ fn a_text_of_the_user_cannot_borrow_the_charts_characters() {
         of(&changed, "made: ''", json!({"text": text})),
         ["!theirs", "own"]
     );
-    let parsed = chart("{{ range (tpl .Values.text . | fromYamlArray) }}\n---\n{{ toYaml . }}{{ end }}");
+    let listed = chart("{{ range (tpl .Values.text . | fromYamlArray) }}\n---\n{{ toYaml . }}{{ end }}");
     let text = "- {{ include \"o\" (dict \"name\" \"theirs\") | fromYaml | toJson }}";
-    assert_eq!(of(&parsed, "text: ''", json!({"text": text})), ["!theirs"]);
+    assert_eq!(of(&listed, "text: ''", json!({"text": text})), ["!theirs"]);
     // By replacing what is within the marks.
     let replaced =
         "apiVersion: v1\nkind: {{ \"Namespace\" | replace .Values.from .Values.to }}\nmetadata: {name: a}";

@@ -20,20 +20,15 @@ struct Args {
 }
 
 fn main() -> Result<ExitCode> {
-    let is_good = match Args::parse() {
-        Args {
-            from: Some(checkout),
-            programs: Some(programs),
-        } => {
-            let outcome = former::run(&checkout, &programs)?;
-            println!("{outcome}");
-            outcome.is_good()
-        }
-        _ => {
-            let outcome = upgrade::run()?;
-            println!("{outcome}");
-            outcome.is_good()
-        }
+    let Args { from, programs } = Args::parse();
+    let is_good = if let Some((checkout, programs)) = from.zip(programs) {
+        let outcome = former::run(&checkout, &programs)?;
+        println!("{outcome}");
+        outcome.is_good()
+    } else {
+        let outcome = upgrade::run()?;
+        println!("{outcome}");
+        outcome.is_good()
     };
     Ok(if is_good {
         ExitCode::SUCCESS

@@ -548,6 +548,7 @@ fn what_is_granted_survives_the_config_map() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn what_a_scan_finds_and_nobody_allows_is_listed() {
     use crate::scan::{Name, RoleRef, Subject};
 

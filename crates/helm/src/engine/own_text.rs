@@ -107,11 +107,16 @@ impl OwnText {
             GoValue::String(text) => {
                 self.own_texts.insert(text.clone());
             }
-            GoValue::List(list) => list.iter().for_each(|item| self.add_own_texts(item)),
-            GoValue::Map(map) => map
-                .entries()
-                .iter()
-                .for_each(|(_, value)| self.add_own_texts(value)),
+            GoValue::List(list) => {
+                for item in list.iter() {
+                    self.add_own_texts(item);
+                }
+            }
+            GoValue::Map(map) => {
+                for (_, value) in map.entries() {
+                    self.add_own_texts(&value);
+                }
+            }
             _ => {}
         }
     }
@@ -249,9 +254,8 @@ impl OwnText {
             let part = rest.strip_prefix(&*self.nonce).and_then(|rest| {
                 let syllable = rest.chars().next()?;
                 let number = (syllable as u32).checked_sub(SYLLABLES)?;
-                let own = marked.words.get(number as usize)?;
-                let behind = rest[syllable.len_utf8()..].as_bytes().strip_prefix(&**own)?;
-                let behind = std::str::from_utf8(behind).ok()?;
+                let own = std::str::from_utf8(marked.words.get(number as usize)?).ok()?;
+                let behind = rest.strip_prefix(syllable)?.strip_prefix(own)?;
                 behind
                     .strip_prefix(&*self.nonce)?
                     .strip_prefix(char::from_u32(END)?)
@@ -351,7 +355,9 @@ fn collect_words(object: &Value, words: &mut HashSet<String>) {
         }
     }
     if let Some(items) = object["items"].as_array() {
-        items.iter().for_each(|item| collect_words(item, words));
+        for item in items {
+            collect_words(item, words);
+        }
     }
 }
 
