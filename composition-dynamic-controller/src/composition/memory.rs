@@ -31,6 +31,8 @@ pub(super) struct Memory {
     pub(super) cache: Arc<ObjectCache>,
     /// What chart-inspector answered, and a digest of what it was asked.
     pub(super) inspected: Option<(u64, Packed<Resource>)>,
+    /// A digest of the last render of which was determined what values chose.
+    pub(super) judged: Option<String>,
     /// The granted permissions as last read or written.
     pub(super) granted: Option<Packed<Grant>>,
     /// Objects as last seen.

@@ -24,6 +24,8 @@ pub struct Bound {
     pub cluster: BTreeSet<GroupResource>,
     /// Namespaces other than those of the compositions.
     pub namespaces: BTreeSet<String>,
+    /// Those of them that an admin opened, also for what values ask for.
+    pub opened: BTreeSet<String>,
     /// Kinds that text chosen by values may have: in other namespaces than the composition's, and cluster-scoped.
     pub from_values: BTreeSet<GroupResource>,
     /// Names of namespaces that the chart spells out and that its releases may create without further consent.
@@ -184,9 +186,6 @@ impl Bound {
                 Outside::Kind { object, pair, path }
             });
         }
-        if needed.from_values && needed.namespace != home && !self.from_values.contains(&pair) {
-            return Some(Outside::FromValues { object, pair, path });
-        }
         if self.closed.contains(&needed.namespace) {
             return Some(Outside::Closed {
                 object,
@@ -203,6 +202,10 @@ impl Bound {
                 namespace: needed.namespace.clone(),
                 path,
             });
+        }
+        let is_own_place = needed.namespace == home || self.opened.contains(&needed.namespace);
+        if needed.from_values && !is_own_place && !self.from_values.contains(&pair) {
+            return Some(Outside::FromValues { object, pair, path });
         }
         None
     }

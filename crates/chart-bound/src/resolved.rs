@@ -115,6 +115,11 @@ impl Resolved {
         let is_closed = |name: &&String| allowed.closed.contains(*name);
         let (closed, open): (Vec<_>, Vec<_>) = literal.chain(&allowed.namespaces).partition(is_closed);
         bound.namespaces.extend(open.into_iter().cloned());
+        let opened = allowed
+            .namespaces
+            .iter()
+            .filter(|name| bound.namespaces.contains(*name));
+        bound.opened = opened.cloned().collect();
         // No controller consents.
         let is_no_consent = |pair: &GroupResource| pair.group != api::GRANT_GROUP;
         for kinds in [&mut bound.namespaced, &mut bound.cluster, &mut bound.from_values] {

@@ -15,6 +15,7 @@ mod keys {
     pub(super) const KINDS: &str = "kinds";
     pub(super) const CLUSTER_KINDS: &str = "clusterKinds";
     pub(super) const NAMESPACES: &str = "namespaces";
+    pub(super) const OPENED_NAMESPACES: &str = "openedNamespaces";
     pub(super) const FROM_VALUES: &str = "fromValues";
     pub(super) const CREATED_NAMESPACES: &str = "createdNamespaces";
     pub(super) const CHART_RBAC: &str = "chartRbac";
@@ -47,6 +48,10 @@ impl Bound {
             (
                 keys::NAMESPACES.to_owned(),
                 lines(self.namespaces.iter().cloned()),
+            ),
+            (
+                keys::OPENED_NAMESPACES.to_owned(),
+                lines(self.opened.iter().cloned()),
             ),
             (keys::FROM_VALUES.to_owned(), pairs(&self.from_values)),
             (
@@ -119,6 +124,7 @@ impl Bound {
             namespaced: pairs(keys::KINDS),
             cluster: pairs(keys::CLUSTER_KINDS),
             namespaces: lines(keys::NAMESPACES).map(str::to_owned).collect(),
+            opened: lines(keys::OPENED_NAMESPACES).map(str::to_owned).collect(),
             from_values: pairs(keys::FROM_VALUES),
             created_namespaces: lines(keys::CREATED_NAMESPACES).map(str::to_owned).collect(),
             chart_rbac: is_true(keys::CHART_RBAC),

@@ -318,3 +318,38 @@ fn what_lies_outside_is_named_with_the_annotation_that_allows_it() {
         "krateo.io/allowed-lookups: services@other",
     );
 }
+
+#[test]
+fn what_values_ask_for_is_within_the_bound_only_at_home_and_where_an_admin_opened_it() {
+    let kinds = |kinds: &[&str]| kinds.iter().map(|kind| kind.parse().unwrap()).collect();
+    let bound = Bound {
+        namespaced: kinds(&["configmaps"]),
+        cluster: kinds(&[
+            "networking.k8s.io/ingressclasses",
+            "storage.k8s.io/storageclasses",
+        ]),
+        namespaces: ["named", "opened"].map(str::to_owned).into(),
+        opened: ["opened".to_owned()].into(),
+        from_values: kinds(&["storage.k8s.io/storageclasses"]),
+        ..Bound::default()
+    };
+    for (group, resource, namespace, is_chosen_within) in [
+        ("", "configmaps", "team", true),
+        ("", "configmaps", "opened", true),
+        ("", "configmaps", "named", false),
+        ("networking.k8s.io", "ingressclasses", "", false),
+        ("storage.k8s.io", "storageclasses", "", true),
+    ] {
+        let mut needed = Resource::new(group, "v1", resource, namespace, "a", &[Verb::Patch]);
+        let outside = |needed: &Resource| bound.outside("team", std::slice::from_ref(needed));
+        assert_eq!(
+            outside(&needed),
+            None,
+            "{resource} in {namespace}: the chart's own"
+        );
+        needed.from_values = true;
+        let is_refused = matches!(outside(&needed), Some(Outside::FromValues { .. }));
+        assert_eq!(is_refused, !is_chosen_within, "{resource} in {namespace}");
+    }
+    assert_eq!(Bound::of_data(&bound.data()), bound);
+}

@@ -192,6 +192,7 @@ fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>) -> Result<
         host_changes: options.host_changes,
         marks: options.marks,
         foreign_texts: 0,
+        has_own_text: false,
         missing_key: options.missing_key,
         limits: *budget.limits(),
         budget,
@@ -222,6 +223,8 @@ struct Execution<'e> {
     marks: Option<&'e dyn Marks>,
     /// How many of the texts being executed are not the host's own.
     foreign_texts: usize,
+    /// Whether the first argument of the function that is being called is a text of the host's own.
+    has_own_text: bool,
     missing_key: MissingKey,
     limits: Limits,
     budget: &'e Budget<'e>,
@@ -1163,7 +1166,9 @@ impl<'e> Execution<'e> {
             let ty = parameters[arguments.len().min(parameters.len() - 1)];
             values.push(validate(frame, last, ty)?.value);
         }
-        if self.marks.is_some() {
+        if let Some(marks) = self.marks {
+            let text = values.get(has_receiver).and_then(Value::as_str);
+            self.has_own_text = self.foreign_texts == 0 && text.is_some_and(|text| marks.is_own(text));
             for (position, value) in values[has_receiver..].iter_mut().enumerate() {
                 self.unmark_argument(name, position, value)
                     .map_err(|error| frame.failure(String::new(), Some(error)))?;
@@ -1523,7 +1528,8 @@ impl Runtime for Execution<'_> {
             return Ok(Str::EMPTY);
         };
         let start = self.out.len();
-        let foreign = self.marks.filter(|marks| !marks.is_own(text));
+        let is_own = std::mem::take(&mut self.has_own_text);
+        let foreign = self.marks.filter(|_| !is_own);
         self.foreign_texts += usize::from(foreign.is_some());
         self.overlays.push(trees);
         let result = self.execute_tree(&tree, &Reflect::concrete(data));

@@ -28,7 +28,7 @@ pub trait Marks {
     /// Whether a function makes maps from a text, so that marks in it may end up in keys.
     fn makes_keys(&self, function: &[u8]) -> bool;
 
-    /// Whether a text that is executed is the host's own: whether it may be marked.
+    /// Whether a text that is executed, with its marks, is the host's own: whether what it prints may be marked.
     fn is_own(&self, text: &[u8]) -> bool;
 }
 

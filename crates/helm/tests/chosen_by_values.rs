@@ -227,3 +227,61 @@ fn hooks_are_judged_as_well() {
     assert_eq!(of(hook, "", json!({})), ["a"]);
     assert_eq!(of("{{ .Values.x }}", "", json!({"x": hook})), ["!a"]);
 }
+
+/// Marks stand where quotes, keys and line breaks mean something else; whoever sets values knows where.
+#[test]
+fn a_document_that_is_read_differently_with_marks_counts_as_chosen() {
+    let quoted = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cm\ndata:\n  greeting: {{ .Values.name }}\n  other: b\n";
+    let name = "\"x\nfoo: \"\nkind: List\napiVersion: v1\nitems:\n- kind: MutatingWebhookConfiguration\n  \
+                apiVersion: admissionregistration.k8s.io/v1\n  metadata: {name: evil}\n\
+                - {kind: xList, apiVersion: 'greeting: zz', items: []}\n\
+                - {kind: xList, apiVersion: ConfigMap, items: []}\n#\"\nmore:";
+    assert_eq!(of(quoted, "", json!({"name": name})), ["!cm"]);
+    let list = "apiVersion: v1\nkind: List\nitems:\n{{- toYaml .Values.extra | nindent 0 }}";
+    let evil = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "evil"}});
+    let word = json!({"apiVersion": "items", "kind": "xList", "items": []});
+    assert_eq!(of(list, "extra: []", json!({"extra": [evil, word]})), ["!"]);
+    let items = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: {{ .Values.v }}\n  kind: {{ .Values.k }}\n  \
+                 metadata:\n    name: {{ .Values.n }}";
+    let n = "evil\n  items: [{kind: 'kind: zz'},{kind: 'apiVersion: zz'}]";
+    assert_eq!(of(items, "", json!({"v": "v1", "k": "Node", "n": n})), ["!"]);
+    let line = "---{{ .Values.c }}\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {{ .Values.n }}";
+    let c = "p: \"\nr: \"\nkind: Evil\napiVersion: e/v1\nitems: [{kind: Namespace, apiVersion: v1}]\ns: \"";
+    assert_eq!(
+        of(line, "", json!({"c": c, "n": "a\""}))
+            .iter()
+            .filter(|name| !name.starts_with('!'))
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn an_alias_borrows_no_kind() {
+    let template = "apiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata:\n  name: own\nspec:\n  issuerRef:\n    \
+                    name: {{ .Values.issuer }}\n    kind: ClusterIssuer\n    group: cert-manager.io\n  \
+                    secretName: {{ .Values.secret }}\n";
+    let values = json!({
+        "issuer": "x\n  foo: &m",
+        "secret": "y\n<<: *m\nspec: {selfSigned: {}}\nmetadata: {name: evil}\n",
+    });
+    let found = of(template, "", values);
+    assert!(found.iter().all(|name| name.starts_with('!')), "{found:?}");
+}
+
+#[test]
+fn a_text_of_the_chart_is_its_own_only_where_the_chart_has_it() {
+    let example = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: {{ .Values.n }}}\n";
+    let template = "{{ range .Values.extra }}\n---\n{{ tpl . $ }}\n{{ end }}";
+    let engine = engine(
+        "extra: []",
+        &[("templates/a.yaml", template), ("files/example.yaml", example)],
+    );
+    assert_eq!(
+        origins(&engine, json!({"extra": [example], "n": "theirs"})),
+        ["!theirs"]
+    );
+    let kind = "apiVersion: v1\nkind: {{ tpl .Values.k . }}\nmetadata: {name: a}";
+    let defaults = "k: Namespace\nother: |\n  Node\n";
+    assert_eq!(of(kind, defaults, json!({"k": "Node\n"})), ["!a"]);
+}

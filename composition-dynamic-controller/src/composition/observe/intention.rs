@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::inspection::Resource;
 use charts::LoadedChart;
 use cluster::{Health, ObjectId};
+use helm::digest::sha256;
 use helm_client::release::Desired;
 use helm_client::rendering::{self as render, Leniency, Lookup};
 use inspection::{Judging, Renderer, looked_up};
@@ -158,12 +159,16 @@ pub(super) async fn intention(
     };
     let looks_up = Answers::follow(&lookups, since, &key, &ctx.lookups).await;
     // Before chart-inspector is asked: what an object needs is not known until its type is.
+    // A render may differ from the last one although nothing was changed: by the time, or because it is another revision.
+    let judged = rendering.as_ref().map(|rendering| digest(&rendering.desired));
+    let is_unknown = judged.is_some() && memory.judged != judged;
     let own = match &rendering {
-        Some(rendering) if is_news || !lookups.is_empty() => {
+        Some(rendering) if is_news || is_unknown || !lookups.is_empty() => {
             Some(own_touched(&subject, rendering, &bounds, &ctx.cluster).await?)
         }
         Some(_) | None => None,
     };
+    memory.judged = judged;
     let mut touched = match (&source.definition, question) {
         (Some(definition), Some(question)) => {
             let mut touched = inspected(composition, name, definition, question, held, memory, ctx).await?;
@@ -195,6 +200,13 @@ pub(super) async fn intention(
         unread,
         touched,
     }))
+}
+
+/// A digest of what a release would write.
+fn digest(desired: &Desired) -> String {
+    let hooks = desired.hooks.iter().map(|hook| &*hook.manifest);
+    let parts: Vec<&str> = std::iter::once(&*desired.manifest).chain(hooks).collect();
+    sha256(parts.join("\n---\n").as_bytes())
 }
 
 /// Says of what values chose, according to our own render, that they did: chart-inspector may be of another version, which

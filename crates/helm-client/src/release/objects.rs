@@ -99,18 +99,21 @@ pub(super) fn parse(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
 /// renders.
 const MAX_PARTS: usize = 200_000;
 
-/// Those of the objects that the desired release has exactly as the deployed revision, apart from the release's own labels. None if
-/// somebody else wrote the revision.
+/// Those of the objects that the desired release has exactly as the deployed revision, once, and in no hook, apart from the
+/// release's own labels. None if somebody else wrote the revision.
 pub fn same_objects<'o>(desired: &Desired, deployed: &Record, objects: &'o [ObjectId]) -> Vec<&'o ObjectId> {
     let parsed = |manifest: &str| parse(manifest, "manifest").unwrap_or_default();
     if !deployed.is_authentic() {
         return Vec::new();
     }
-    let (wanted, found) = (parsed(&desired.manifest), parsed(&deployed.release.manifest));
+    let (mut wanted, found) = (parsed(&desired.manifest), parsed(&deployed.release.manifest));
+    for hook in &desired.hooks {
+        wanted.extend(parsed(&hook.manifest));
+    }
     let of = |all: &[Value], id: &ObjectId| {
-        let object = all.iter().find(|object| is_of(object, id, &desired.namespace));
-        object
-            .cloned()
+        let mut objects = all.iter().filter(|object| is_of(object, id, &desired.namespace));
+        let only = objects.next().filter(|_| objects.next().is_none());
+        only.cloned()
             .map(|object| without_labels(object, &desired.labels))
     };
     let is_same = |id: &&ObjectId| of(&wanted, id).is_some_and(|wanted| of(&found, id) == Some(wanted));

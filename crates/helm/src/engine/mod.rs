@@ -307,11 +307,11 @@ impl Engine {
         draw: impl FnMut(u64) -> u64,
     ) -> Result<Vec<bool>, Error> {
         let _guard = CycleGuard::new();
-        let mut own = OwnText::new(documents.iter().copied(), draw);
+        let own = OwnText::new(documents.iter().copied(), draw);
         let (_, defaults) = self.merged(&Map::new(), options.helm)?;
         let (resolved, values) = self.merged(values, options.helm)?;
         own.mark_defaults(&values, &defaults);
-        let files = self.execute_in_time(&resolved, &values, options, Some(&mut own))?;
+        let files = self.execute_in_time(&resolved, &values, options, Some(&own))?;
         let own = own.own(documents.iter().copied(), &files, options.helm);
         Ok(own.into_iter().map(|is_own| !is_own).collect())
     }
@@ -341,7 +341,7 @@ impl Engine {
         resolved: &ResolvedChart<'_>,
         values: &GoMap,
         options: &RenderOptions,
-        own: Option<&mut OwnText>,
+        own: Option<&OwnText>,
     ) -> Result<BTreeMap<String, String>, Error> {
         let deadline = options.context.deadline.as_ref();
         let is_over = || deadline.is_some_and(Deadline::is_over);
@@ -411,7 +411,7 @@ impl Engine {
         values: &GoMap,
         budget: &Budget<'_>,
         options: &RenderOptions,
-        mut own: Option<&mut OwnText>,
+        own: Option<&OwnText>,
     ) -> Result<BTreeMap<String, String>, Error> {
         let shared = scope::Shared {
             release: release(&options.release),
@@ -419,7 +419,7 @@ impl Engine {
             helm: options.helm,
         };
         let templates = scope::templates(resolved, values, &shared);
-        if let Some(own) = own.as_deref_mut() {
+        if let Some(own) = own {
             own.mark_files(&templates);
         }
         let order = execution_order(templates.keys());
@@ -440,7 +440,7 @@ impl Engine {
             host: &options.context,
             include_cache: Some(&include_cache),
             host_changes: Some(&host_changes),
-            marks: own.as_deref().map(|own| own as &dyn Marks),
+            marks: own.map(|own| own as &dyn Marks),
         };
         let mut files = BTreeMap::new();
         for path in order {

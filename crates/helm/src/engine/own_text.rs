@@ -46,6 +46,8 @@ const SYLLABLES_OF_A_NONCE: usize = 5;
 const END: u32 = SYLLABLES + 11_171;
 /// The syllable behind a separator.
 const SEPARATOR: u32 = SYLLABLES + 11_170;
+/// The syllable at the end of a text of the chart that it may pass to `tpl`.
+const TEXT: u32 = SYLLABLES + 11_169;
 /// How many different words may be marked; each has a syllable of its own.
 const MOST_WORDS: usize = 11_000;
 /// The longest word that is looked for: longer ones are no kinds.
@@ -63,7 +65,7 @@ pub(super) struct OwnText {
     /// What was marked, by the syllable that it got.
     marked: RefCell<Marked>,
     /// Texts of the chart that it may execute.
-    own_texts: HashSet<Str>,
+    own_texts: RefCell<HashSet<Str>>,
 }
 
 #[derive(Default)]
@@ -92,39 +94,15 @@ impl OwnText {
             nonce: (0..SYLLABLES_OF_A_NONCE).filter_map(syllable).collect(),
             words,
             marked: RefCell::default(),
-            own_texts: HashSet::new(),
+            own_texts: RefCell::default(),
         }
     }
 
     /// Marks the values that are equal to the chart's default at the same place.
-    pub(super) fn mark_defaults(&mut self, values: &GoMap, defaults: &GoMap) {
-        self.add_own_texts(&GoValue::Map(defaults.clone()));
-        self.mark_equal(values, defaults);
-    }
-
-    fn add_own_texts(&mut self, default: &GoValue) {
-        match default {
-            GoValue::String(text) => {
-                self.own_texts.insert(text.clone());
-            }
-            GoValue::List(list) => {
-                for item in list.iter() {
-                    self.add_own_texts(item);
-                }
-            }
-            GoValue::Map(map) => {
-                for (_, value) in map.entries() {
-                    self.add_own_texts(&value);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn mark_equal(&self, values: &GoMap, defaults: &GoMap) {
+    pub(super) fn mark_defaults(&self, values: &GoMap, defaults: &GoMap) {
         for (key, value) in values.entries() {
             match (&value, defaults.get(&key)) {
-                (GoValue::Map(table), Some(GoValue::Map(default))) => self.mark_equal(table, &default),
+                (GoValue::Map(table), Some(GoValue::Map(default))) => self.mark_defaults(table, &default),
                 (_, Some(default)) if value.deep_equal(&default) == Ok(true) => {
                     if let Some(marked) = self.marked_value(&value) {
                         values.insert(key, marked);
@@ -138,8 +116,9 @@ impl OwnText {
     /// The value with marks in its texts; none if nothing in it is marked.
     fn marked_value(&self, value: &GoValue) -> Option<GoValue> {
         match value {
+            GoValue::String(text) if is_template(text) => Some(GoValue::String(self.marked_text(text))),
             GoValue::String(text) => self.marked(text).map(GoValue::String),
-            GoValue::Bytes(text) => self.marked(text).map(GoValue::bytes),
+            GoValue::Bytes(text) => Some(GoValue::bytes(self.marked_text(text))),
             GoValue::List(list) => {
                 let items: Vec<Option<GoValue>> = list.iter().map(|item| self.marked_value(item)).collect();
                 items.iter().any(Option::is_some).then(|| {
@@ -164,8 +143,20 @@ impl OwnText {
         }
     }
 
+    /// A text that the chart may execute, with a mark at its end: a comment.
+    fn marked_text(&self, text: &Str) -> Str {
+        self.own_texts.borrow_mut().insert(text.clone());
+        let marked = self.marked(text).unwrap_or_else(|| text.clone());
+        let (content, end) = marked.split_at(marked.trim_ascii_end().len());
+        [content, self.comment(TEXT).as_bytes(), end].concat().into()
+    }
+
+    fn mark(&self, syllable: u32) -> String {
+        format!("{}{}", self.nonce, char::from_u32(syllable).unwrap_or_default())
+    }
+
     /// Marks the files of the charts.
-    pub(super) fn mark_files(&mut self, templates: &BTreeMap<String, scope::Template<'_>>) {
+    pub(super) fn mark_files(&self, templates: &BTreeMap<String, scope::Template<'_>>) {
         let mut done: Vec<GoMap> = Vec::new();
         for template in templates.values() {
             if done.iter().any(|dot| dot.is_same(&template.dot)) {
@@ -175,13 +166,6 @@ impl OwnText {
             let Some(files) = template.dot.get(scope::FILES) else {
                 continue;
             };
-            if let Some(map) = files.as_map() {
-                for (_, content) in map.entries() {
-                    if let GoValue::Bytes(content) = content {
-                        self.own_texts.insert(Str::clone(&content));
-                    }
-                }
-            }
             if let Some(marked) = self.marked_value(&files) {
                 template.dot.insert(scope::FILES, marked);
             }
@@ -211,7 +195,7 @@ impl OwnText {
     /// all must be.
     fn documents(&self, marked: &str, helm: HelmLine) -> HashMap<String, bool> {
         let mut documents = HashMap::new();
-        let separator = self.separator();
+        let separator = self.comment(SEPARATOR);
         let separator = separator.trim_start();
         for piece in manifest::split_as(helm, marked) {
             let start = piece.as_ptr().addr() - marked.as_ptr().addr();
@@ -221,11 +205,42 @@ impl OwnText {
                 HelmLine::Three => text.trim(),
                 HelmLine::Four => text.trim_start(),
             };
-            let is_own = is_separated
-                && yaml::parse_typed(piece.as_bytes()).is_ok_and(|object| self.is_own_object(&object, false));
+            let is_own = is_separated && self.is_own_document(piece, text);
             *documents.entry(text.to_owned()).or_insert(true) &= is_own;
         }
         documents
+    }
+
+    /// Whether a document is the chart's own, given with its marks and without them.
+    ///
+    /// The two texts may be read differently, because a mark stands where a quote or a line break would have another
+    /// meaning; then the document is not. Neither is one with aliases, which take a kind from elsewhere, or with a key twice.
+    fn is_own_document(&self, marked: &str, text: &str) -> bool {
+        let marked = yaml::parse_typed(marked.as_bytes());
+        let plain = yaml::parse_strict(text.as_bytes());
+        let (Ok(marked), Ok(plain)) = (marked, plain) else {
+            return false;
+        };
+        let marked = self.with_unmarked(&marked, false);
+        !yaml::has_alias(text.as_bytes())
+            && self.with_unmarked(&marked, true) == plain
+            && self.is_own_object(&marked, false)
+    }
+
+    /// The value with unmarked keys, and with unmarked texts if `values`.
+    fn with_unmarked(&self, value: &Value, values: bool) -> Value {
+        match value {
+            Value::String(text) if values => Value::String(self.unmarked_text(text)),
+            Value::Array(items) => items
+                .iter()
+                .map(|item| self.with_unmarked(item, values))
+                .collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(key, value)| (self.unmarked_text(key), self.with_unmarked(value, values)))
+                .collect(),
+            _ => value.clone(),
+        }
     }
 
     /// Whether the kind and version of the object are the chart's own, and those of its items if it is a list. An item of
@@ -275,10 +290,9 @@ impl OwnText {
         }
     }
 
-    /// What is printed behind a separator: a comment.
-    fn separator(&self) -> String {
-        let syllable = char::from_u32(SEPARATOR).unwrap_or_default();
-        format!(" #{}{syllable}", self.nonce)
+    /// A mark as a comment.
+    fn comment(&self, syllable: u32) -> String {
+        format!(" #{}", self.mark(syllable))
     }
 
     /// Where kinds and versions, or parts of one at either end, are in a text.
@@ -345,16 +359,26 @@ fn continues_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte)
 }
 
-/// The kinds and versions of an object, and of its items if it is a list.
+/// Whether a text may be meant for `tpl`; it is no number or the like, which marks would turn into a text.
+fn is_template(text: &[u8]) -> bool {
+    memmem::find(text, b"{{").is_some() || text.contains(&b'\n')
+}
+
+/// The kinds and versions of an object, and of its items if it is a list. Whoever sets values may choose them, so they are no
+/// more than words, and none of the keys that are looked at.
 fn collect_words(object: &Value, words: &mut HashSet<String>) {
     for field in ["kind", "apiVersion"] {
         if let Some(word) = object[field].as_str()
             && (SHORTEST_PART..=LONGEST_WORD).contains(&word.len())
+            && word.bytes().all(continues_word)
+            && !["kind", "apiVersion", "items"].contains(&word)
         {
             words.insert(word.to_owned());
         }
     }
-    if let Some(items) = object["items"].as_array() {
+    if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
+        && let Some(items) = object["items"].as_array()
+    {
         for item in items {
             collect_words(item, words);
         }
@@ -370,10 +394,10 @@ impl Marks for OwnText {
             inserted.push((end, format!("{}{}", self.nonce, char::from_u32(END)?)));
         }
         if own.starts_with(b"---") {
-            inserted.push((3, self.separator()));
+            inserted.push((3, self.comment(SEPARATOR)));
         }
         for newline in memmem::find_iter(own, b"\n---") {
-            inserted.push((newline + 4, self.separator()));
+            inserted.push((newline + 4, self.comment(SEPARATOR)));
         }
         if inserted.is_empty() {
             return None;
@@ -395,7 +419,7 @@ impl Marks for OwnText {
         let nonce = self.nonce.as_bytes();
         let mut found = memmem::find_iter(text, nonce).peekable();
         found.peek()?;
-        let separator = char::from_u32(SEPARATOR).unwrap_or_default();
+        let comments = [SEPARATOR, TEXT].map(char::from_u32);
         let mut plain = Vec::with_capacity(text.len());
         let mut copied = 0;
         for at in found {
@@ -407,7 +431,7 @@ impl Marks for OwnText {
             let behind = &text[at + nonce.len()..];
             let syllable = std::str::from_utf8(&behind[..behind.len().min(3)]).ok();
             let syllable = syllable.and_then(|text| text.chars().next());
-            if syllable == Some(separator) {
+            if syllable.is_some() && comments.contains(&syllable) {
                 let comment = plain.strip_suffix(b" #").or_else(|| plain.strip_suffix(b"#"));
                 plain.truncate(comment.unwrap_or(&plain).len());
             }
@@ -428,7 +452,10 @@ impl Marks for OwnText {
     }
 
     fn is_own(&self, text: &[u8]) -> bool {
-        self.own_texts.contains(text)
+        text.trim_ascii_end().ends_with(self.mark(TEXT).as_bytes())
+            && self
+                .unmarked(text)
+                .is_some_and(|plain| self.own_texts.borrow().contains(&plain))
     }
 }
 
@@ -507,16 +534,7 @@ const CARRYING: &[(&[&[u8]], Arguments)] = &[
         ],
         Arguments::All,
     ),
-    (
-        &[
-            b"fromYaml",
-            b"fromYamlArray",
-            b"fromJson",
-            b"fromJsonArray",
-            b"mustFromJson",
-        ],
-        Arguments::All,
-    ),
+    (&[b"fromYaml", b"fromYamlArray"], Arguments::All),
     (
         &[b"list", b"tuple", b"append", b"push", b"mustAppend", b"mustPush"],
         Arguments::All,

@@ -214,6 +214,13 @@ fn parsed_glance<R>(source: &reader::Source<'_>, look: impl FnOnce(&Glance<'_>) 
     looked.map_err(|problem| Error::convert(&problem))
 }
 
+/// Whether the first document contains an alias. A text that is no YAML does not.
+pub(crate) fn has_alias(input: &[u8]) -> bool {
+    let source = reader::read(input);
+    let is_alias = |node: &document::Node<'_>| matches!(node.kind, document::Kind::Alias { .. });
+    matches!(Stream::new(&source).next(), Ok(Some(document)) if document.nodes.iter().any(is_alias))
+}
+
 /// Parses JSON as YAML; errors get no additional words.
 fn parse_json(input: &[u8]) -> Result<Value, Error> {
     let source = reader::read(input);
