@@ -11,6 +11,7 @@ use crate::bound::{Bound, RBAC};
 use crate::grant::{Binding, HOME, Rule};
 use crate::group_resource::GroupResource;
 use crate::kinds::{Kinds, ResourceMapping, guess, is_namespaces, is_ruling, unserved_plural};
+use crate::lookups::Allowance;
 use crate::scan::{self, Kind, Reads, Scan};
 
 /// A bound, and notes about how it was computed.
@@ -128,16 +129,7 @@ impl Resolved {
         resolved.needs = needed_kinds(bound, &found)
             .chain(needed_rbac(bound, scan))
             .collect();
-        resolved.closed = closed
-            .into_iter()
-            .map(|name| format!("namespace {name} stays closed: the platform closes it to all definitions"))
-            .chain(closed_lookups.iter().map(|entry| {
-                format!(
-                    "{}: {entry} is not allowed: the platform closes that namespace to all definitions",
-                    annotations::ALLOWED_LOOKUPS
-                )
-            }))
-            .collect();
+        resolved.closed = stay_closed(&closed, &closed_lookups);
         resolved
     }
 
@@ -257,4 +249,18 @@ fn needed_rbac(bound: &Bound, scan: &Scan) -> impl Iterator<Item = String> {
         .iter()
         .filter(|binding| !bound.chart_rbac && !bound.rbac.bindings.contains(&Binding::of_scan(binding)));
     lines.chain(bindings.map(|binding| format!("{} {}", binding.kind(), binding.name)))
+}
+
+/// What is asked for and stays closed.
+fn stay_closed(namespaces: &[&String], lookups: &BTreeSet<Allowance>) -> BTreeSet<String> {
+    namespaces
+        .iter()
+        .map(|name| format!("namespace {name} stays closed: the platform closes it to all definitions"))
+        .chain(lookups.iter().map(|entry| {
+            format!(
+                "{}: {entry} is not allowed: the platform closes that namespace to all definitions",
+                annotations::ALLOWED_LOOKUPS
+            )
+        }))
+        .collect()
 }
