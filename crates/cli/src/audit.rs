@@ -139,6 +139,39 @@ fn collect(reference: &str, charts: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
+/// The charts that are not examined.
+#[derive(Default)]
+struct Skipped {
+    not_loaded: usize,
+    /// Charts whose dependencies are missing in `charts/`: they are not rendered.
+    incomplete: usize,
+}
+
+/// Examines each chart folder that can be rendered; libraries cannot.
+fn for_each_whole(
+    charts: &[String],
+    mut examine: impl FnMut(&Path, Chart) -> Result<()> + Send,
+) -> Result<Skipped> {
+    let mut skipped = Skipped::default();
+    for reference in progress::counted(SCANNED, charts) {
+        let folder = Path::new(reference);
+        let Ok(chart) = charts::source::folder::load(folder) else {
+            skipped.not_loaded += 1;
+            continue;
+        };
+        if chart.metadata().chart_type == "library" {
+            continue;
+        }
+        if !chart.missing_dependencies().is_empty() {
+            skipped.incomplete += 1;
+            continue;
+        }
+        let examine = &mut examine;
+        template::on_large_stack(move || examine(folder, chart))?;
+    }
+    Ok(skipped)
+}
+
 fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
     let bound = &resolved.bound;
     let pairs =

@@ -4,7 +4,7 @@
 //! without one before kinds that rule over others needed it, and that renders none of those, must need none now.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 use api::inspection::{Resource, Verb};
@@ -14,9 +14,8 @@ use helm::chart::Chart;
 use helm::engine::{Engine, Operation, Rendered};
 use serde_json::Value;
 
-use super::{HOME, SCANNED, add, cases, render};
+use super::{HOME, Skipped, add, cases, for_each_whole, render};
 use crate::report::out;
-use crate::{progress, template};
 
 /// The totals over all charts.
 #[derive(Default)]
@@ -35,25 +34,20 @@ struct Counts {
 /// Prints what each chart has to be consented to.
 pub(super) fn run(charts: &[String]) -> Result<()> {
     let mut counts = Counts::default();
-    for reference in progress::counted(SCANNED, charts) {
-        let folder = PathBuf::from(reference);
-        let Ok(chart) = charts::source::folder::load(&folder) else {
-            continue;
-        };
-        if chart.metadata().chart_type == "library" || !chart.missing_dependencies().is_empty() {
-            continue;
-        }
+    let Skipped {
+        not_loaded,
+        incomplete,
+    } = for_each_whole(charts, |folder, chart| {
         counts.charts += 1;
-        let counts = &mut counts;
-        template::on_large_stack(move || one(&folder, chart, counts))?;
-    }
+        one(folder, chart, &mut counts)
+    })?;
     let reasons: Vec<String> = counts
         .by_reason
         .iter()
         .map(|(reason, charts)| format!("{charts} {reason}"))
         .collect();
     out(&format!(
-        "{} renderings refused; charts by what they need consent to: {}\n\
+        "{not_loaded} charts not loaded, {incomplete} without their dependencies, {} renderings refused; charts by what they need consent to: {}\n\
          {} charts: {} need consent now, {} needed it before, {} of the others without a ruling kind need it now\n",
         counts.not_rendered,
         reasons.join(", "),

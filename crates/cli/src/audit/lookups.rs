@@ -4,7 +4,7 @@
 //! after another one found something are not seen.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use chart_bound::Bound;
@@ -15,9 +15,8 @@ use helm::chart::Chart;
 use helm::context::LookupKey;
 use helm::engine::{Engine, Operation};
 
-use super::{Defined, HOME, SCANNED, cases, options};
+use super::{Defined, HOME, Skipped, cases, for_each_whole, options};
 use crate::report::out;
-use crate::{progress, template};
 
 /// The totals over all charts.
 #[derive(Default)]
@@ -29,9 +28,6 @@ struct Counts {
     held: usize,
     /// Charts that look up a Secret that they do not render: held if another owner made it.
     depending: usize,
-    not_loaded: usize,
-    /// Charts whose dependencies are missing in `charts/`: they are not rendered.
-    incomplete: usize,
     /// Renderings that failed; the lookups they made before that count.
     not_rendered: usize,
 }
@@ -39,31 +35,19 @@ struct Counts {
 /// Prints the lookups that each chart is held for.
 pub(super) fn run(charts: &[String]) -> Result<()> {
     let mut counts = Counts::default();
-    for reference in progress::counted(SCANNED, charts) {
-        let folder = PathBuf::from(reference);
-        let Ok(chart) = charts::source::folder::load(&folder) else {
-            counts.not_loaded += 1;
-            continue;
-        };
-        if chart.metadata().chart_type == "library" {
-            continue;
-        }
-        if !chart.missing_dependencies().is_empty() {
-            counts.incomplete += 1;
-            continue;
-        }
+    let Skipped {
+        not_loaded,
+        incomplete,
+    } = for_each_whole(charts, |folder, chart| {
         counts.charts += 1;
-        let counts = &mut counts;
-        template::on_large_stack(move || one(&folder, chart, counts))?;
-    }
+        one(folder, chart, &mut counts)
+    })?;
     let Counts {
         charts,
         asking,
         lookups,
         held,
         depending,
-        not_loaded,
-        incomplete,
         not_rendered,
     } = counts;
     out(&format!(

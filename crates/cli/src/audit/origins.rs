@@ -2,7 +2,7 @@
 //!
 //! With a chart's defaults there should be none: everything that it renders is its own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -13,9 +13,8 @@ use helm::engine::{Document, Engine, Operation, RenderOptions, Rendered};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{SCANNED, cases, options};
+use super::{Skipped, cases, for_each_whole, options};
 use crate::report::out;
-use crate::{progress, template};
 
 /// The totals over all charts.
 #[derive(Default)]
@@ -27,8 +26,6 @@ struct Counts {
     /// Documents of renderings with other values.
     others: usize,
     chosen: usize,
-    not_loaded: usize,
-    incomplete: usize,
     not_rendered: usize,
     /// The duration of all renderings, and of the second ones.
     rendering: Duration,
@@ -38,31 +35,19 @@ struct Counts {
 /// Prints the documents that the values chose.
 pub(super) fn run(charts: &[String]) -> Result<()> {
     let mut counts = Counts::default();
-    for reference in progress::counted(SCANNED, charts) {
-        let folder = PathBuf::from(reference);
-        let Ok(chart) = charts::source::folder::load(&folder) else {
-            counts.not_loaded += 1;
-            continue;
-        };
-        if chart.metadata().chart_type == "library" {
-            continue;
-        }
-        if !chart.missing_dependencies().is_empty() {
-            counts.incomplete += 1;
-            continue;
-        }
+    let Skipped {
+        not_loaded,
+        incomplete,
+    } = for_each_whole(charts, |folder, chart| {
         counts.charts += 1;
-        let counts = &mut counts;
-        template::on_large_stack(move || one(&folder, chart, counts))?;
-    }
+        one(folder, chart, &mut counts)
+    })?;
     let Counts {
         charts,
         documents,
         mistaken,
         others,
         chosen,
-        not_loaded,
-        incomplete,
         not_rendered,
         rendering,
         again,
