@@ -27,13 +27,16 @@ const AFTERMATH: Duration = Duration::from_mins(1);
 /// How often etcd is read.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What remains after an uninstall: the namespace with its default objects, and the type of definitions.
-const RESIDUE: [&str; 5] = [
+/// What remains after an uninstall: the namespace with its default objects, and the types of definitions and grants,
+/// which Helm never removes.
+const RESIDUE: [&str; 7] = [
     "/registry/namespaces/krateo-system",
     "/registry/serviceaccounts/krateo-system/default",
     "/registry/configmaps/krateo-system/kube-root-ca.crt",
     "/registry/apiextensions.k8s.io/customresourcedefinitions/compositiondefinitions.core.krateo.io",
+    "/registry/apiextensions.k8s.io/customresourcedefinitions/chartgrants.kco.krateo.io",
     "/registry/apiregistration.k8s.io/apiservices/v1alpha1.core.krateo.io",
+    "/registry/apiregistration.k8s.io/apiservices/v1alpha1.kco.krateo.io",
 ];
 
 /// What is to be done.
