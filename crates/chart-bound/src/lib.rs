@@ -11,6 +11,7 @@
 
 mod allowed;
 pub mod allowed_definitions;
+mod annotated;
 mod bound;
 pub mod grant;
 mod group_resource;

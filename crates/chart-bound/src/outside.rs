@@ -172,10 +172,16 @@ impl fmt::Display for Outside {
         if let Some(path) = path {
             write!(f, " ({path})")?;
         }
+        // Printed grants contain what the scan finds, which these two are.
+        let printed = if matches!(self, Self::Ruling { .. } | Self::Rbac { .. }) {
+            ", which kco audit-rbac CHART --grant prints,"
+        } else {
+            ""
+        };
         write!(
             f,
-            ", {why}: an admin can allow it by a ChartGrant, which kco audit-rbac CHART --grant prints, or on the \
-             CompositionDefinition with the annotation {annotation}"
+            ", {why}: an admin can allow it by a ChartGrant{printed} or on the CompositionDefinition with the annotation \
+             {annotation}"
         )
     }
 }

@@ -127,7 +127,7 @@ impl Resolved {
             kinds.retain(is_no_consent);
         }
         resolved.needs = needed_kinds(bound, &found)
-            .chain(needed_rbac(bound, scan))
+            .chain(needed_rbac(bound, allowed, scan))
             .collect();
         resolved.closed = stay_closed(&closed, &closed_lookups);
         resolved
@@ -227,27 +227,24 @@ fn needed_kinds(bound: &Bound, found: &BTreeSet<GroupResource>) -> impl Iterator
 }
 
 /// The rules and bindings of a scan that need consent and do not have it.
-fn needed_rbac(bound: &Bound, scan: &Scan) -> impl Iterator<Item = String> {
+fn needed_rbac(bound: &Bound, allowed: &Allowed, scan: &Scan) -> impl Iterator<Item = String> {
     let is_granted = |rule: &scan::Rule| {
         let rule = Rule::of_scan(rule);
         let mut granted = bound.rbac.rules.iter();
         granted.any(|granted| rule.is_within(granted, RELEASE, HOME))
     };
-    let rules = scan.role_rules.union(&scan.cluster_role_rules);
-    let lines = rules.filter(move |rule| !is_granted(rule)).flat_map(|rule| {
-        let urls = rule.urls.iter().cloned();
-        rule.lines().into_iter().chain(urls)
+    let rules = [(&scan.role_rules, false), (&scan.cluster_role_rules, true)];
+    let lines = rules.into_iter().flat_map(move |(rules, is_of_cluster)| {
+        let rules = rules.iter().filter(move |rule| !is_granted(rule));
+        rules
+            .flat_map(scan::Rule::parts)
+            .filter(move |part| !allowed.is_rule_annotated(part, is_of_cluster))
     });
-    // The annotation is a consent to what the scan of one version finds, except a `*`, and URLs.
-    let is_allowed = |line: &String| {
-        let is_found = bound.chart_rules.contains(line) || bound.chart_cluster_rules.contains(line);
-        is_found && !line.contains('*')
-    };
-    let lines = lines.filter(move |line| !is_allowed(line));
-    let bindings = scan
-        .bindings
-        .iter()
-        .filter(|binding| !bound.chart_rbac && !bound.rbac.bindings.contains(&Binding::of_scan(binding)));
+    let lines = lines.flat_map(|rule| rule.lines().into_iter().chain(rule.urls));
+    let bindings = scan.bindings.iter().filter(|binding| {
+        !allowed.is_binding_annotated(binding, &bound.namespaces)
+            && !bound.rbac.bindings.contains(&Binding::of_scan(binding))
+    });
     lines.chain(bindings.map(|binding| format!("{} {}", binding.kind(), binding.name)))
 }
 

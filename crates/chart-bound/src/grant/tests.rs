@@ -625,10 +625,14 @@ fn what_a_scan_finds_and_nobody_allows_is_listed() {
         ]
     );
     let rbac = ("krateo.io/allow-chart-rbac", "true");
-    assert_eq!(needs(&[rbac], Consent::default()), ["* /pods", webhooks]);
+    let view = "RoleBinding <release>-view";
+    assert_eq!(
+        needs(&[rbac], Consent::default()),
+        ["* /pods", view, webhooks]
+    );
     assert_eq!(
         needs(&[rbac, ("krateo.io/allowed-kinds", webhooks)], Consent::default()),
-        ["* /pods"]
+        ["* /pods", view]
     );
     let granted = consent(|spec| {
         spec.bindings = vec![binding("ops")];
@@ -691,5 +695,66 @@ fn the_annotation_allows_the_roles_of_one_version() {
     assert_eq!(
         resolved(Some(&["get /pods", "list /nodes"])),
         (texts(&["get /pods"]), texts(&["get /secrets"]))
+    );
+}
+
+#[test]
+fn the_annotation_does_not_allow_what_policies_refuse() {
+    use scan::{Name, RoleRef, Subject};
+
+    let rule = |verbs: &[&str], group: &str, resource: &str| scan::Rule {
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        groups: set([group]),
+        resources: set([resource]),
+        ..scan::Rule::default()
+    };
+    let binding = |name: &str, role: &str, subject: &str, namespace: &str| scan::Binding {
+        name: Name::Known(name.into()),
+        namespace: None,
+        role: RoleRef {
+            kind: Name::Known("ClusterRole".into()),
+            name: Name::Known(role.into()),
+        },
+        subjects: [Subject {
+            kind: Name::Known(subject.into()),
+            name: Name::Known("web".into()),
+            namespace: Some(Name::Known(namespace.into())),
+        }]
+        .into(),
+    };
+    let rules = [
+        rule(&["get", "bind"], "rbac.authorization.k8s.io", "roles"),
+        rule(&["create"], "kco.krateo.io", "chartgrants"),
+    ];
+    let scan = Scan {
+        rules: rules.iter().flat_map(scan::Rule::lines).collect(),
+        role_rules: rules.into(),
+        bindings: [
+            binding("own", "<release>", "ServiceAccount", "<namespace>"),
+            binding("there", "<release>", "ServiceAccount", "tools"),
+            binding("closed", "<release>", "ServiceAccount", "kube-system"),
+            binding("view", "view", "ServiceAccount", "<namespace>"),
+            binding("system", "system:node", "ServiceAccount", "<namespace>"),
+            binding("person", "<release>", "User", "<namespace>"),
+        ]
+        .into(),
+        namespaces: set(["tools", "kube-system"]),
+        ..Scan::default()
+    };
+    let allowed = Allowed {
+        chart_rbac: true,
+        ..Allowed::default()
+    };
+    let needs = Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system").needs;
+    assert_eq!(
+        Vec::from_iter(needs),
+        [
+            "ClusterRoleBinding closed",
+            "ClusterRoleBinding person",
+            "ClusterRoleBinding system",
+            "ClusterRoleBinding view",
+            "bind rbac.authorization.k8s.io/roles",
+            "create kco.krateo.io/chartgrants",
+        ]
     );
 }

@@ -57,6 +57,27 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// The rule taken apart: rules with a single verb on a single resource of a single group, and one for its URLs.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Self> {
+        let of_urls = (!self.urls.is_empty()).then(|| Self {
+            resources: BTreeSet::new(),
+            ..self.clone()
+        });
+        let one = |text: &String| BTreeSet::from([text.clone()]);
+        let on_resources = self.verbs.iter().flat_map(move |verb| {
+            self.groups.iter().flat_map(move |group| {
+                self.resources.iter().map(move |resource| Self {
+                    verbs: one(verb),
+                    groups: one(group),
+                    resources: one(resource),
+                    urls: BTreeSet::new(),
+                    ..self.clone()
+                })
+            })
+        });
+        on_resources.chain(of_urls)
+    }
+
     /// What it allows on resources, as the bound lists it: `verb group/resource` for all objects, and for single objects
     /// one line for each name, `verb group/resource NAME`. The name is `?` where it is unknown, and may contain
     /// [`RELEASE`].

@@ -1,14 +1,9 @@
 //! To which parts of a scan an admin consents already, by annotations of the definition or by grants.
 
-use chart_bound::scan::{Binding, NAMESPACE, Name, Rule, Scan};
-use chart_bound::{Allowed, BuiltIn, Resolved};
+use std::collections::BTreeSet;
 
-/// Verbs, groups and roles that the annotation `krateo.io/allow-chart-rbac` never allows; the policies of a controller
-/// say the same.
-const VERBS: [&str; 4] = ["*", "bind", "escalate", "impersonate"];
-const GROUPS: [&str; 2] = ["*", api::GRANT_GROUP];
-const ROLES: [&str; 4] = ["admin", "cluster-admin", "edit", "view"];
-const ROLE_PREFIXES: [&str; 2] = ["composition:", "system:"];
+use chart_bound::scan::{Rule, Scan};
+use chart_bound::{Allowed, BuiltIn, Resolved};
 
 /// What nobody consents to yet.
 pub(super) fn without(scan: &Scan, allowed: &Allowed) -> Scan {
@@ -30,21 +25,27 @@ pub(super) fn without(scan: &Scan, allowed: &Allowed) -> Scan {
         is_granted(&one, allowed)
     };
     rest.role_rules
-        .retain(|rule| !is_rule_granted(rule) && !is_annotated(rule, allowed, false));
+        .retain(|rule| !is_rule_granted(rule) && !allowed.is_rule_annotated(rule, false));
     rest.cluster_role_rules
-        .retain(|rule| !is_rule_granted(rule) && !is_annotated(rule, allowed, true));
+        .retain(|rule| !is_rule_granted(rule) && !allowed.is_rule_annotated(rule, true));
+    let open = open_namespaces(scan, allowed);
     rest.bindings.retain(|binding| {
         let one = Scan {
             bindings: [binding.clone()].into(),
             ..Scan::default()
         };
-        !is_granted(&one, allowed) && !is_binding_annotated(binding, allowed, scan)
+        !is_granted(&one, allowed) && !allowed.is_binding_annotated(binding, &open)
     });
     rest.namespaces.retain(|name| {
         let is_placed = allowed.placed.iter().any(|placed| placed.namespace == *name);
         !is_placed && !allowed.namespaces.contains(name)
     });
     rest
+}
+
+/// The namespaces that are open to releases of the chart, as far as a chart without a cluster tells them.
+pub(super) fn open_namespaces(scan: &Scan, allowed: &Allowed) -> BTreeSet<String> {
+    Resolved::new(scan, allowed, &BuiltIn, "").bound.namespaces
 }
 
 /// True when this scan of a single thing needs nothing else than grants and lists of kinds allow.
@@ -56,56 +57,12 @@ fn is_granted(one: &Scan, allowed: &Allowed) -> bool {
     Resolved::new(one, &by_grants, &BuiltIn, "").needs.is_empty()
 }
 
-/// True when the annotation for roles allows this rule, of a role of the cluster or of a namespace.
-pub(super) fn is_annotated(rule: &Rule, allowed: &Allowed, is_of_cluster: bool) -> bool {
-    let recorded = allowed.roles.as_ref().map(|roles| {
-        if is_of_cluster {
-            &roles.cluster_rules
-        } else {
-            &roles.rules
-        }
-    });
-    allowed.chart_rbac
-        && rule.urls.is_empty()
-        && !rule.verbs.iter().any(|verb| VERBS.contains(&verb.as_str()))
-        && !rule.groups.iter().any(|group| GROUPS.contains(&group.as_str()))
-        && !rule.resources.iter().any(|resource| resource.contains('*'))
-        && recorded.is_none_or(|lines| rule.lines().iter().all(|line| lines.contains(line)))
-}
-
-/// True when the annotation for roles allows this binding, if its role is one of the release. A name that depends on
-/// values may be an allowed one.
-pub(super) fn is_binding_annotated(binding: &Binding, allowed: &Allowed, scan: &Scan) -> bool {
-    let is_of_others =
-        |role: &str| ROLES.contains(&role) || ROLE_PREFIXES.iter().any(|prefix| role.starts_with(prefix));
-    let is_open = |name: &str| {
-        name == NAMESPACE
-            || scan.namespaces.contains(name)
-            || allowed.namespaces.iter().any(|open| open == name)
-    };
-    let holds = |name: &Name, check: &dyn Fn(&str) -> bool| match name {
-        Name::Known(name) => check(name),
-        Name::Unknown => true,
-    };
-    allowed.chart_rbac
-        && holds(&binding.role.name, &|role| !is_of_others(role))
-        && binding.subjects.iter().all(|subject| {
-            holds(&subject.kind, &|kind| kind == "ServiceAccount")
-                && subject
-                    .namespace
-                    .as_ref()
-                    .is_none_or(|name| holds(name, &is_open))
-        })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use api::definition::AllowedRoles;
     use api::grant::{GrantedKind, Origin};
     use chart_bound::grant::Rbac;
-    use chart_bound::scan::{Kind, RoleRef, Subject};
+    use chart_bound::scan::{Binding, Kind, Name, RoleRef, Subject};
 
     use super::*;
 

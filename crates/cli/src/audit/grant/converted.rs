@@ -50,8 +50,9 @@ impl Converted {
             })?;
             kinds.push(of_kind(pair, &kind));
         }
+        let open = consented::open_namespaces(scan, allowed);
         for binding in &scan.bindings {
-            match why_not(binding, scan, allowed, own_roles) {
+            match why_not(binding, &open, allowed, own_roles) {
                 None => bindings.push(binding.clone()),
                 Some(why) if allowed.chart_rbac => left_out.push(format!(
                     "{} {}: the annotation does not allow it: {why}",
@@ -123,18 +124,18 @@ fn kept(scan: &Scan, allowed: &Allowed, is_of_cluster: bool) -> BTreeSet<chart_b
     };
     let rules = rules
         .iter()
-        .filter(|rule| consented::is_annotated(rule, allowed, is_of_cluster));
+        .filter(|rule| allowed.is_rule_annotated(rule, is_of_cluster));
     rules.cloned().collect()
 }
 
 /// Why the annotation does not allow a binding; none if it does.
 fn why_not(
     binding: &Binding,
-    scan: &Scan,
+    open: &BTreeSet<String>,
     allowed: &Allowed,
     own_roles: &BTreeSet<String>,
 ) -> Option<&'static str> {
-    if !consented::is_binding_annotated(binding, allowed, scan) {
+    if !allowed.is_binding_annotated(binding, open) {
         return Some("only accounts of open namespaces get roles, and only those of the chart");
     }
     // A name of the release's is checked by the policies: such a role has to be of the same composition.
