@@ -38,6 +38,17 @@ metadata: {name: {{ .Release.Name }}-web}
 data: {GREETING: {{ .Values.greeting | quote }}}
 ";
 
+/// An object that rules over others, which no chart may bring without consent.
+const PRIORITY: &str = "
+{{- if .Values.greeting | contains \"queue\" }}
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: {{ .Release.Name }}-queue}
+value: 7
+description: of the release
+{{- end }}
+";
+
 struct Stage {
     platform: HostPlatform,
     home: Namespace,
@@ -57,9 +68,11 @@ fn a_cluster_that_runs_krateo_is_migrated_and_back_without_touching_a_release() 
         "release settled is taken over as it is, without a new revision",
         "release drawn is held: an upgrade would generate new values for Secret drawn-password: .stringData.password",
         "krateo.io/take-over-revision=1",
+        "it will want a ChartGrant for chart shopfront 1.0.0: kinds 1",
+        "kco migrate run --grant writes it",
         "ClusterRole shopfronts-v1-0-0, which has a rule with *",
         "MutatingWebhookConfiguration core-provider",
-        "1 to settle",
+        "2 to settle",
     ] {
         ensure!(said.contains(words), "{words} is not in {said}");
     }
@@ -94,8 +107,12 @@ fn a_cluster_that_runs_krateo_is_migrated_and_back_without_touching_a_release() 
     ensure!(stage.uids()? == before);
 
     progress("kco migrate run, to its end");
-    let cut_off = stage.kco("run", &["--timeout", "1s"])?;
+    let cut_off = stage.kco("run", &["--grant", "--timeout", "1s"])?;
     ensure!(!cut_off.status.success(), "{cut_off:?}");
+    let grant = home
+        .get("chartgrants", &format!("{HOME}.shopfront"))?
+        .context("nothing is granted")?;
+    ensure!(grant["spec"]["kinds"][0]["kind"] == "PriorityClass", "{grant}");
     platform.run_inspector()?;
     platform.run_provider(&[])?;
     let run = stage.kco("run", &[])?;
@@ -157,6 +174,8 @@ impl Stage {
             ("compositiondefinitions", "shopfront"),
             ("shopfronts", "settled"),
             ("shopfronts", "drawn"),
+            ("shopfronts", "ranked"),
+            ("priorityclasses", "ranked-queue"),
             ("deployments", "settled-web"),
             ("configmaps", "settled-web"),
             ("services", "settled-web"),
@@ -258,6 +277,20 @@ impl Stage {
                 .as_str()
                 .is_some_and(|said| said.contains("krateo.io/take-over-revision"))
         })?;
+        // A release keeps what rules over others, and drift of it is corrected.
+        home.wait_for("shopfronts", "ranked", "Released", "True")?;
+        let drift = r#"{"description":"of somebody"}"#;
+        home.kubectl(&[
+            "patch",
+            "priorityclass",
+            "ranked-queue",
+            "--type=merge",
+            "--patch",
+            drift,
+        ])?;
+        home.wait("priorityclasses", "ranked-queue", |class| {
+            class["description"] == "of the release"
+        })?;
         ensure!(self.uids()? == before);
 
         // A wrong one: by now the status says where the records are.
@@ -325,6 +358,7 @@ fn krateo() -> Result<Stage> {
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
     let chart = ChartFolder::copy("web", "shopfront", "1.0.0")?;
     chart.write("templates/password.yaml", PASSWORD)?;
+    chart.write("templates/priority.yaml", PRIORITY)?;
     // The chart's ConfigMap prints the values about the composition, which Krateo spells differently.
     chart.write("templates/configmap.yaml", GREETING)?;
     let package = chart.package(home.site())?;
@@ -357,7 +391,7 @@ fn krateo() -> Result<Stage> {
         "--patch",
         &status.to_string(),
     ])?;
-    for (name, greeting) in [("settled", "Hello"), ("drawn", "password")] {
+    for (name, greeting) in [("settled", "Hello"), ("drawn", "password"), ("ranked", "queue")] {
         home.apply(&composition(name, greeting, &["composition.krateo.io/finalizer"]))?;
         release(&home, &url, name)?;
     }
@@ -423,8 +457,13 @@ fn release(home: &Namespace, url: &str, name: &str) -> Result<()> {
     for kind in ["deployment", "configmap", "service"] {
         home.kubectl(&["label", kind, &format!("{name}-web"), &label])?;
     }
-    if name == "drawn" {
-        home.kubectl(&["label", "secret", "drawn-password", &label])?;
+    let further = match name {
+        "drawn" => Some(["secret", "drawn-password"]),
+        "ranked" => Some(["priorityclass", "ranked-queue"]),
+        _ => None,
+    };
+    if let Some([kind, name]) = further {
+        home.kubectl(&["label", kind, name, &label])?;
     }
     let map = format!("{name}-web");
     let status = json!({"status": {"managed": [{

@@ -626,10 +626,7 @@ fn what_a_scan_finds_and_nobody_allows_is_listed() {
     );
     let rbac = ("krateo.io/allow-chart-rbac", "true");
     let view = "RoleBinding <release>-view";
-    assert_eq!(
-        needs(&[rbac], Consent::default()),
-        ["* /pods", view, webhooks]
-    );
+    assert_eq!(needs(&[rbac], Consent::default()), ["* /pods", view, webhooks]);
     assert_eq!(
         needs(&[rbac, ("krateo.io/allowed-kinds", webhooks)], Consent::default()),
         ["* /pods", view]

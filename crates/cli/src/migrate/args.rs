@@ -42,6 +42,10 @@ pub(crate) struct Run {
     /// Continue although `kco migrate check` reports something that an admin has to settle.
     #[arg(long)]
     pub(crate) unsettled: bool,
+    /// Grant definitions whose releases have roles, or objects that rule over others, what their charts need, as
+    /// `kco migrate check --grant` prints it.
+    #[arg(long)]
+    pub(crate) grant: bool,
 }
 
 /// The arguments of `undo`.

@@ -51,9 +51,13 @@ pub(super) fn run(args: &Check) -> Result<()> {
     Ok(())
 }
 
-/// What has to be settled before the migration.
-pub(super) async fn unsettled(session: &Session, upgrade: &Upgrade) -> Result<Vec<String>> {
-    Ok(report(session, upgrade).await?.unsettled())
+/// What has to be settled before the migration; with `grant`, except grants.
+pub(super) async fn unsettled(session: &Session, upgrade: &Upgrade, grant: bool) -> Result<Vec<String>> {
+    let mut report = report(session, upgrade).await?;
+    if !grant {
+        report.grants = grants::findings(session).await?;
+    }
+    Ok(report.unsettled())
 }
 
 async fn report(session: &Session, upgrade: &Upgrade) -> Result<Report> {

@@ -27,7 +27,7 @@ pub(super) struct Report {
     pub(super) definitions: Vec<Finding>,
     /// Compositions and their releases.
     pub(super) compositions: Vec<Finding>,
-    /// Grants that definitions will want. Nothing waits for them, because releases keep what they have.
+    /// Grants that definitions will want.
     pub(super) grants: Vec<Finding>,
     /// Krateo's objects that are removed at the end.
     pub(super) removed: Vec<String>,
@@ -63,7 +63,8 @@ impl Report {
             .platform
             .iter()
             .chain(&self.definitions)
-            .chain(&self.compositions);
+            .chain(&self.compositions)
+            .chain(&self.grants);
         all.filter_map(|finding| {
             let settle = finding.settle.as_ref()?;
             Some(format!("{}: {}: {settle}", finding.about, finding.what))
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn wanted_grants_are_told_and_settle_nothing() {
+    fn wanted_grants_are_told() {
         let report = Report {
             grants: vec![Finding::told("definition a/b", "it will want a ChartGrant")],
             ..Report::default()

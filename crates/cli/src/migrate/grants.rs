@@ -1,17 +1,22 @@
 //! Which grants the definitions of an installation will want once this platform runs.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ::composition::governing;
 use anyhow::Result;
 use api::{ChartGrant, CompositionDefinition};
+use chart_bound::{BuiltIn, guess, is_ruling};
 use charts::Charts;
 use charts::source::Limits;
-use cluster::{ResourceId, Selector};
+use cluster::{Apply, ObjectId, ResourceId, Selector};
 use kube::ResourceExt as _;
 
 use super::findings::Finding;
+use super::run::told as tell;
+use super::{MANAGER, krateo};
 use crate::audit::grant::{self, Grant};
-use crate::composition;
+use crate::composition::{self, find, names};
 use crate::grant::Examined;
 use crate::release::args::Upgrade;
 use crate::release::session::{self, Session};
@@ -21,6 +26,8 @@ use crate::report::warn;
 struct Wanted {
     about: String,
     grant: Result<Grant>,
+    /// True when a release of it has such objects already.
+    is_held: bool,
 }
 
 /// Prints the grants, including those that are in the cluster already; warns of each definition whose chart cannot be
@@ -28,7 +35,7 @@ struct Wanted {
 pub(super) fn print(upgrade: &Upgrade) -> Result<()> {
     let wanted = session::run(&upgrade.connection, async |session| wanted(session, &[]).await)?;
     let mut grants = Vec::new();
-    for Wanted { about, grant } in wanted {
+    for Wanted { about, grant, .. } in wanted {
         match grant {
             Ok(grant) if grant.is_empty() => {}
             Ok(grant) => grants.push(grant),
@@ -36,6 +43,74 @@ pub(super) fn print(upgrade: &Upgrade) -> Result<()> {
         }
     }
     grant::print(upgrade.making.output.output, &grants)
+}
+
+/// Writes the grants of definitions that have releases with such objects. A grant that exists is left as it is.
+///
+/// # Errors
+/// If one cannot be written.
+pub(super) async fn write(session: &Session) -> Result<()> {
+    let granted = composition::grants(session).await?;
+    let wanted = wanted(session, &granted).await?;
+    let mut written = Vec::new();
+    for Wanted { about, grant, .. } in wanted.into_iter().filter(|wanted| wanted.is_held) {
+        let grant = match grant {
+            Ok(grant) if grant.is_empty() => continue,
+            Ok(grant) => grant.object()?,
+            Err(error) => {
+                warn(&unknown(&about, &error));
+                continue;
+            }
+        };
+        let name = krateo::name(&grant).to_owned();
+        if granted.iter().any(|there| there.name_any() == name) {
+            warn(&format!(
+                "{about}: ChartGrant {name} exists and does not list all that its chart needs: kco migrate check --grant \
+                 prints that"
+            ));
+            continue;
+        }
+        let id = ObjectId::of::<ChartGrant>(None, &name)?;
+        session.cluster.apply(&id, &grant, &Apply::by(MANAGER)).await?;
+        written.push(format!("ChartGrant {name}, for {about}"));
+    }
+    tell("granted", &written)
+}
+
+/// The definitions of which some release has roles, or objects that rule over others.
+async fn holding(
+    session: &Session,
+    definitions: &[CompositionDefinition],
+) -> Result<BTreeSet<(Option<String>, String)>> {
+    let mut holding = BTreeSet::new();
+    for resource in find::types(session, None).await? {
+        for composition in find::all(session, &resource, Selector::default()).await? {
+            let Ok(definition) = governing(&composition, definitions) else {
+                continue;
+            };
+            let at_home = session.at(&composition.namespace);
+            let release = names::name(&at_home, &resource, &composition).await?.release;
+            let newest = at_home.find(release.as_str()).await?.newest;
+            if newest.is_some_and(|record| rules_over_others(&record.release.manifest)) {
+                holding.insert((definition.namespace(), definition.name_any()));
+            }
+        }
+    }
+    Ok(holding)
+}
+
+/// True when the manifest has a role, or an object that rules over others. A document that cannot be read counts as one.
+fn rules_over_others(manifest: &str) -> bool {
+    helm::manifest::split(manifest).any(|document| {
+        let Ok(object) = helm::yaml::parse_typed(document.as_bytes()) else {
+            return true;
+        };
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let (pair, _) = guess(&BuiltIn, group, &kind);
+        pair.group == "rbac.authorization.k8s.io" || is_ruling(&pair)
+    })
 }
 
 /// What is not granted yet, for the report.
@@ -57,31 +132,51 @@ async fn wanted(session: &Session, granted: &[ChartGrant]) -> Result<Vec<Wanted>
         ..Limits::default()
     };
     let charts = Charts::new(session.cluster.clone(), limits);
+    let holding = holding(session, &definitions).await?;
     let mut all = Vec::new();
     for definition in &definitions {
-        let namespace = definition.namespace().unwrap_or_default();
+        let place = (definition.namespace(), definition.name_any());
         let examined = Examined::of(&charts, definition).await;
         all.push(Wanted {
-            about: format!("definition {} in namespace {namespace}", definition.name_any()),
+            about: format!(
+                "definition {} in namespace {}",
+                place.1,
+                place.0.as_deref().unwrap_or_default()
+            ),
             grant: examined.and_then(|examined| examined.needed(definition, granted)),
+            is_held: holding.contains(&place),
         });
     }
     Ok(all)
 }
 
 fn told(wanted: &Wanted) -> Option<Finding> {
-    let Wanted { about, grant } = wanted;
+    let Wanted {
+        about,
+        grant,
+        is_held,
+    } = wanted;
     match grant {
         Ok(grant) if grant.is_empty() => None,
-        Ok(grant) => Some(Finding::told(
-            about,
-            format!(
-                "it will want a ChartGrant for chart {}: {}. Releases keep what they have, and new ones wait for it; \
-                 --grant prints it",
+        Ok(grant) => {
+            let what = format!(
+                "it will want a ChartGrant for chart {}: {}",
                 grant.title(),
                 grant.summary()
-            ),
-        )),
+            );
+            Some(if *is_held {
+                Finding::settled_by(
+                    about,
+                    format!("{what}. Its releases have such objects, and are held until then"),
+                    "kco migrate run --grant writes it; kco migrate check --grant prints it for review",
+                )
+            } else {
+                Finding::told(
+                    about,
+                    format!("{what}. Only releases with such objects wait for it; --grant prints it"),
+                )
+            })
+        }
         Err(error) => Some(Finding::told(about, unknown("its grant", error))),
     }
 }
@@ -108,6 +203,7 @@ mod tests {
         Wanted {
             about: "definition web in namespace team".into(),
             grant: Ok(Grant::needed(granted, scan, &Allowed::default())),
+            is_held: false,
         }
     }
 
@@ -124,6 +220,16 @@ mod tests {
         };
         let found = told(&of(&scan)).unwrap();
         assert_eq!(found.settle, None);
+        let held = Wanted {
+            is_held: true,
+            ..of(&scan)
+        };
+        assert!(
+            told(&held)
+                .unwrap()
+                .settle
+                .is_some_and(|what| what.contains("run --grant"))
+        );
         assert!(
             found
                 .what
@@ -138,5 +244,19 @@ mod tests {
         let found = told(&unreachable).unwrap();
         assert!(found.what.contains("is unknown: no such host"), "{}", found.what);
         assert_eq!(found.settle, None);
+    }
+
+    #[test]
+    fn roles_and_objects_that_rule_over_others_are_found_in_a_manifest() {
+        let plain = "---\napiVersion: v1\nkind: ConfigMap\n---\napiVersion: apps/v1\nkind: Deployment\n";
+        assert!(!rules_over_others(plain));
+        for ruling in [
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role",
+            "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass",
+            "apiVersion: v1\nkind: PersistentVolume",
+            "a: {",
+        ] {
+            assert!(rules_over_others(&format!("{plain}---\n{ruling}\n")), "{ruling}");
+        }
     }
 }

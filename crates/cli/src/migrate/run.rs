@@ -18,7 +18,7 @@ use super::args::Run;
 use super::backup::{Backup, cleaned};
 use super::installed::newest;
 use super::krateo::{self, Controller};
-use super::{MANAGER, check, identity};
+use super::{MANAGER, check, grants, identity};
 use crate::composition::{find, names};
 use crate::release::make::ReleaseInput;
 use crate::release::session::{self, Session};
@@ -53,6 +53,9 @@ pub(super) fn run(args: &Run) -> Result<()> {
     }
     session::run(&upgrade.connection, async |session| {
         unhook(session).await?;
+        if args.grant {
+            grants::write(session).await?;
+        }
         await_controllers(session, &backup, upgrade.making.waiting.timeout).await?;
         clear(session, &backup).await
     })
@@ -90,7 +93,7 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
     }
     Box::pin(input.render(session, &observed, upgrade.earlier_values, &upgrade.making)).await?;
     if !args.unsettled {
-        let unsettled = check::unsettled(session, upgrade).await?;
+        let unsettled = check::unsettled(session, upgrade, args.grant).await?;
         if !unsettled.is_empty() {
             bail!(
                 "{} to be settled first, see kco migrate check:\n- {}\nOr continue with --unsettled",
