@@ -234,6 +234,63 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_render_is_judged_again_if_any_text_of_it_differs() {
+        let desired = |manifest: &str, hooks: &[&str]| Desired {
+            manifest: manifest.to_owned(),
+            hooks: hooks
+                .iter()
+                .map(|text| helm::hook::Hook {
+                    manifest: (*text).to_owned(),
+                    ..helm::hook::Hook::default()
+                })
+                .collect(),
+            ..Desired::default()
+        };
+        let one = digest(&desired("a: 1", &["b: 1"]));
+        assert_eq!(digest(&desired("a: 1", &["b: 1"])), one);
+        for other in [
+            desired("a: 2", &["b: 1"]),
+            desired("a: 1", &["b: 2"]),
+            desired("a: 1", &[]),
+            desired("a: 1", &["b: 1", "b: 1"]),
+        ] {
+            assert_ne!(digest(&other), one, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_our_own_render_says_values_chose_is_marked_or_added() {
+        let resource = |name: &str, from_values: bool| Resource {
+            group: String::new(),
+            version: "v1".into(),
+            resource: "secrets".into(),
+            namespace: "other".into(),
+            name: name.into(),
+            verbs: Vec::new(),
+            path: None,
+            order: None,
+            from_values,
+        };
+        let mut touched = vec![resource("a", false), resource("b", true), resource("c", false)];
+        let own = [
+            resource("a", true),
+            resource("b", true),
+            resource("c", false),
+            resource("d", true),
+        ];
+        assert!(mark_chosen(&mut touched, &own));
+        let marked: Vec<_> = touched
+            .iter()
+            .map(|resource| (resource.name.as_str(), resource.from_values))
+            .collect();
+        assert_eq!(marked, [("a", true), ("b", true), ("c", false), ("d", true)]);
+        assert!(
+            !mark_chosen(&mut touched, &own),
+            "nothing is news the second time"
+        );
+    }
+
+    #[test]
     fn a_looked_up_secret_is_tracked_only_if_it_belongs_to_the_release() {
         let secret = |name: &str| Lookup {
             resource: ResourceId::of::<Secret>(),

@@ -138,8 +138,14 @@ fn group(api_version: &str) -> &str {
 }
 
 fn without_labels(mut object: Value, without: &BTreeMap<String, String>) -> Value {
-    if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+    if let Some(metadata) = object["metadata"].as_object_mut()
+        && let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut)
+    {
         labels.retain(|label, _| !without.contains_key(label));
+        // A revision that we signed and somebody else made has no labels of ours.
+        if labels.is_empty() {
+            metadata.remove("labels");
+        }
     }
     object
 }

@@ -1023,3 +1023,37 @@ async fn what_is_continued_upon_a_revision_of_somebody_else_removes_nothing_when
     assert!(failed.to_string().contains("is not applied again"), "{failed}");
     script.finish();
 }
+
+#[test]
+fn an_object_is_the_same_only_if_our_own_revision_has_it_and_nothing_else_claims_its_name() {
+    let kept = desired(&[("ConfigMap", "a"), ("ConfigMap", "b")]);
+    let deployed = authentic(1, Status::Deployed, &kept);
+    let ids = ["a", "b"].map(|name| ObjectId::of::<ConfigMap>(Some("shop"), name).unwrap());
+    let same = |desired: &Desired, deployed: &Record| {
+        let same = same_objects(desired, deployed, &ids);
+        same.iter().map(|id| id.name().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(same(&kept, &deployed), ["a", "b"]);
+
+    let changed = Desired {
+        manifest: kept.manifest.replacen("size: \"1\"", "size: \"2\"", 1),
+        ..kept.clone()
+    };
+    assert_eq!(same(&changed, &deployed), ["b"]);
+
+    // The labels that we add are not part of what the chart says.
+    let labels = std::collections::BTreeMap::from([(LABEL.to_owned(), "42".to_owned())]);
+    let labelled = kept.clone().with_labels(&labels).unwrap();
+    assert_eq!(same(&labelled, &deployed), ["a", "b"]);
+
+    // A second document of the name would be written after the first.
+    let twice = desired(&[("ConfigMap", "a"), ("ConfigMap", "b"), ("ConfigMap", "a")]);
+    assert_eq!(same(&twice, &deployed), ["b"]);
+
+    let mut hooked = with_hook(kept.clone(), HookEvent::PreUpgrade);
+    hooked.hooks[0].manifest = manifest(&[("ConfigMap", "b")]);
+    assert_eq!(same(&hooked, &deployed), ["a"]);
+
+    let of_somebody = unauthentic(1, Status::Deployed, &kept);
+    assert_eq!(same(&kept, &of_somebody), [""; 0]);
+}
