@@ -4,15 +4,17 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
+use api::message::shortened;
 use helm::engine::{self, Position, TemplateFailure};
 
 use crate::progress;
 
-/// Prints an error and, if a template failed, the failing lines, outermost first.
+/// Prints an error and, if a template failed, the failing lines, outermost first. Both may quote charts, registries and
+/// clusters at any length.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn print(error: &anyhow::Error) {
     progress::clear();
-    eprintln!("Error: {error:#}");
+    eprintln!("Error: {}", shortened(format_args!("{error:#}")));
     let failure = error
         .chain()
         .find_map(|link| match link.downcast_ref::<engine::Error>() {
@@ -20,7 +22,7 @@ pub(crate) fn print(error: &anyhow::Error) {
             _ => link.downcast_ref::<TemplateFailure>(),
         });
     if let Some(failure) = failure {
-        eprint!("{}", positions(failure));
+        eprint!("{}", shortened(positions(failure)));
     }
     if error.chain().any(is_of_rendering) {
         eprintln!("\nUse --debug flag to render out invalid YAML");
