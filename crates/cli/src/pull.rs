@@ -58,7 +58,7 @@ fn pull(reference: &str, args: &Pull) -> Result<()> {
     report::out(&said(&archive))?;
     let files = chart::unpack(&archive.bytes, &Limits::default())?;
     if args.untar {
-        return untar(files, &args.destination.join(&args.untardir));
+        return untar(&files, &args.destination.join(&args.untardir));
     }
     let file = args.destination.join(file_name(&files)?);
     put(&file, &archive.bytes, is_gzip)?;
@@ -101,10 +101,10 @@ pub(crate) fn underscore(place: &str) -> String {
 }
 
 /// Writes the files of a chart to a folder of its name, which must not exist yet.
-fn untar(files: Vec<File>, into: &Path) -> Result<()> {
+fn untar(files: &[File], into: &Path) -> Result<()> {
     // Helm unpacks only what it can load.
-    Chart::from_files(files.clone(), &Limits::default())?;
-    let folder = into.join(named(&files)?.0);
+    Chart::from_files(files.to_owned(), &Limits::default())?;
+    let folder = into.join(named(files)?.0);
     let made = fs::create_dir_all(into).and_then(|()| fs::create_dir(&folder));
     if made
         .as_ref()
@@ -132,12 +132,12 @@ fn named(files: &[File]) -> Result<(String, String)> {
     let definition = definition.context("Chart.yaml file is missing")?;
     let chart = chart::definition(definition.data.as_bytes())?;
     ensure!(
-        is_part(&chart.name) && chart.name.len() <= LONGEST_NAME,
+        is_part(&chart.name, "._-") && chart.name.len() <= LONGEST_NAME,
         "chart name {:?} is not allowed: expected at most {LONGEST_NAME} letters, digits and characters of ._-, a letter or digit first",
         chart.name
     );
     ensure!(
-        is_part(&chart.version)
+        is_part(&chart.version, "._-+")
             && chart.version.len() <= LONGEST_NAME - chart.name.len()
             && Version::parse(&chart.version).is_ok(),
         "version {:?} of chart {} is not allowed: expected one such as 1.2.3",
@@ -152,8 +152,8 @@ const LONGEST_NAME: usize = 240;
 
 /// Helm's rule for the names of charts that it creates, but without a dot in front, which would hide the file or make
 /// it the configuration of a program, and without a dash in front, which would make it a flag.
-fn is_part(name: &str) -> bool {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+fn is_part(name: &str, others: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
     name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_allowed)
 }
 
@@ -254,6 +254,7 @@ mod tests {
             (".git", "1.2.3"),
             ("-web", "1.2.3"),
             ("a/b", "1.2.3"),
+            ("a+b", "1.2.3"),
             ("/a", "1.2.3"),
             ("a\\b", "1.2.3"),
             ("a\nb", "1.2.3"),
@@ -284,11 +285,11 @@ mod tests {
             ];
             chart("web", "1.2.3", &others)
         };
-        untar(web(), &into).unwrap();
+        untar(&web(), &into).unwrap();
         let there = |path: &str| into.join(path).exists();
         assert!(there("web/Chart.yaml") && there("web/templates/a.yaml") && there("web/.helmignore"));
         assert!(!there("web/.git") && !there("web/files"));
-        let refused = untar(web(), &into).unwrap_err().to_string();
+        let refused = untar(&web(), &into).unwrap_err().to_string();
         assert!(refused.starts_with("failed to untar") && refused.ends_with("/charts/web already exists"));
 
         // What the user has is not written to, nor where a link leads.
@@ -298,7 +299,7 @@ mod tests {
         fs::create_dir(into.join(".git")).unwrap();
         for name in ["linked", "dangling", ".git"] {
             let attack = chart(name, "1.2.3", &[("config", "[core]")]);
-            assert!(untar(attack, &into).is_err(), "{name}");
+            assert!(untar(&attack, &into).is_err(), "{name}");
         }
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
         assert!(!there(".git/config"));

@@ -93,7 +93,7 @@ pub enum Error {
     Read(#[source] io::Error),
     /// The headers of a file are larger than allowed.
     #[error(
-        "the headers of a file in the chart archive, with its name, are longer than {MAX_HEADERS} bytes: give it a shorter name, or package the chart with helm package or kco package, which write no extended headers"
+        "the headers of a file in the chart archive, with its name, are longer than {MAX_HEADERS} bytes: give it a shorter name, or package the chart again with helm package or kco package"
     )]
     LongHeaders,
     /// A path is absolute.
