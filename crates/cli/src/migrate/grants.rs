@@ -97,7 +97,7 @@ mod tests {
     use chart_bound::scan::{Kind, Scan};
 
     use super::*;
-    use crate::audit::grant::Granted;
+    use crate::audit::grant::{Granted, Rendering};
 
     fn of(scan: &Scan) -> Wanted {
         let chart = GrantedChart {
@@ -107,7 +107,12 @@ mod tests {
         let granted = Granted::new(DefinitionRef::default(), "web", chart);
         Wanted {
             about: "definition web in namespace team".into(),
-            grant: Ok(Grant::needed(granted, scan, &Allowed::default())),
+            grant: Ok(Grant::needed(
+                granted,
+                scan,
+                &Rendering::default(),
+                &Allowed::default(),
+            )),
         }
     }
 

@@ -1,7 +1,7 @@
 //! To which parts of a scan an admin consents already, by annotations of the definition or by grants.
 
-use chart_bound::scan::{Binding, NAMESPACE, Name, Rule, Scan};
-use chart_bound::{Allowed, BuiltIn, Resolved};
+use chart_bound::scan::{Binding, Kind, NAMESPACE, Name, Rule, Scan};
+use chart_bound::{Allowed, BuiltIn, Resolved, guess};
 
 /// Verbs, groups and roles that the annotation `krateo.io/allow-chart-rbac` never allows; the policies of a controller
 /// say the same.
@@ -45,6 +45,13 @@ pub(super) fn without(scan: &Scan, allowed: &Allowed) -> Scan {
         !is_placed && !allowed.namespaces.contains(name)
     });
     rest
+}
+
+/// True when releases may not have objects of this kind, which the scan does not find.
+pub(super) fn is_kind_outside(kind: &Kind, scan: &Scan, allowed: &Allowed) -> bool {
+    let (pair, _) = guess(&BuiltIn, kind.group(), &kind.kind);
+    let bound = Resolved::new(scan, allowed, &BuiltIn, "").bound;
+    !bound.namespaced.contains(&pair) && !bound.cluster.contains(&pair)
 }
 
 /// True when this scan of a single thing needs nothing else than grants and lists of kinds allow.
@@ -105,7 +112,7 @@ mod tests {
     use api::definition::AllowedRoles;
     use api::grant::{GrantedKind, Origin};
     use chart_bound::grant::Rbac;
-    use chart_bound::scan::{Kind, RoleRef, Subject};
+    use chart_bound::scan::{RoleRef, Subject};
 
     use super::*;
 

@@ -1,0 +1,235 @@
+//! What a chart renders with given values, in place of what its scan does not know.
+//!
+//! Names of roles and bindings usually come from helpers that the scan cannot follow to the end. A rendering knows them:
+//! the names that stood in for the release and its namespace are put back as `<release>` and `<namespace>`.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use chart_bound::scan::{Binding, Kind, NAMESPACE, Name, RELEASE, Rule, Scan};
+use helm::engine::{Engine, Operation};
+use serde_json::{Map, Value};
+
+use super::entries::all_rules;
+use crate::audit::{self, rbac};
+
+/// The names of a release and of its namespace: two pairs, since a name that is not the same with both is one that
+/// somebody cannot grant, such as a hash. They are short, so that no chart cuts them, and no chart is called like that.
+const STAND_INS: [(&str, &str); 2] = [("zq7x9k", "zh3w8v"), ("jx5v2w", "jk9z4q")];
+
+/// What a chart renders.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rendering {
+    /// Its roles, bindings and kinds; none if it was not rendered.
+    pub(super) found: Option<Scan>,
+    /// Why it could not be rendered.
+    pub(super) refused: Option<String>,
+    /// What the name of the release has in it.
+    pub(super) release: Option<String>,
+}
+
+impl Rendering {
+    /// Renders the chart with these values, for a release whose name has this part; without one, for a release that is not
+    /// called like the chart.
+    pub(crate) fn of(
+        engine: &Engine,
+        values: &Map<String, Value>,
+        scan: &Scan,
+        release: Option<&str>,
+    ) -> Self {
+        let missing = engine.chart().missing_dependencies();
+        if !missing.is_empty() {
+            return Self {
+                refused: Some(format!(
+                    "charts that it needs are missing in its charts/ ({}): kco dependency build fetches them",
+                    missing.join(", ")
+                )),
+                ..Self::default()
+            };
+        }
+        let part = release.map(|part| format!("-{part}")).unwrap_or_default();
+        let render = |(stand_in, namespace): (&str, &str)| {
+            one(engine, values, scan, &format!("{stand_in}{part}"), namespace)
+        };
+        let (found, refused) = match STAND_INS.map(render) {
+            [Ok(first), Ok(second)] => (Some(common(&first, &second)), None),
+            [Err(error), _] | [_, Err(error)] => (None, Some(format!("{error:#}"))),
+        };
+        Self {
+            found,
+            refused,
+            release: release.map(str::to_owned),
+        }
+    }
+}
+
+fn one(
+    engine: &Engine,
+    values: &Map<String, Value>,
+    scan: &Scan,
+    release: &str,
+    namespace: &str,
+) -> Result<Scan> {
+    let mut options = audit::options(scan, Operation::Install)?;
+    release.clone_into(&mut options.release.name);
+    namespace.clone_into(&mut options.release.namespace);
+    let rendered = engine.render(values, &options)?;
+    let mut found = Scan::default();
+    for (_, mut object) in audit::objects(&rendered) {
+        put_back(&mut object, release, namespace);
+        take(&object, &mut found);
+    }
+    found.kinds = audit::kinds(&rendered)
+        .into_iter()
+        .map(|(_, kind)| kind)
+        .collect();
+    Ok(found)
+}
+
+fn put_back(value: &mut Value, release: &str, namespace: &str) {
+    match value {
+        Value::String(text) => *text = text.replace(release, RELEASE).replace(namespace, NAMESPACE),
+        Value::Array(list) => list
+            .iter_mut()
+            .for_each(|item| put_back(item, release, namespace)),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|item| put_back(item, release, namespace)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn take(object: &Value, found: &mut Scan) {
+    match object["kind"].as_str().unwrap_or_default() {
+        "Role" => found.role_rules.extend(rules(object)),
+        "ClusterRole" => found.cluster_role_rules.extend(rules(object)),
+        "RoleBinding" | "ClusterRoleBinding" => {
+            found.bindings.insert(rbac::binding(object, NAMESPACE));
+        }
+        kind if kind.ends_with("List") => {
+            for item in object["items"].as_array().into_iter().flatten() {
+                take(item, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn rules(role: &Value) -> Vec<Rule> {
+    let labels = role["metadata"]["labels"].as_object().into_iter().flatten();
+    let aggregated_to: BTreeSet<String> = labels
+        .filter(|(key, _)| key.starts_with("rbac.authorization.k8s.io/"))
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    let rule = |rule: &Value| {
+        let texts = |key: &str| -> BTreeSet<String> {
+            let all = rule[key].as_array().into_iter().flatten();
+            all.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let names: BTreeSet<Name> = texts("resourceNames").into_iter().map(Name::Known).collect();
+        Rule {
+            groups: texts("apiGroups"),
+            resources: texts("resources"),
+            verbs: texts("verbs"),
+            names: (!names.is_empty()).then_some(names),
+            urls: texts("nonResourceURLs"),
+            aggregated_to: aggregated_to.clone(),
+        }
+    };
+    role["rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(rule)
+        .filter(|rule| !rule.verbs.is_empty())
+        .collect()
+}
+
+fn common(one: &Scan, other: &Scan) -> Scan {
+    Scan {
+        kinds: one.kinds.clone(),
+        role_rules: &one.role_rules & &other.role_rules,
+        cluster_role_rules: &one.cluster_role_rules & &other.cluster_role_rules,
+        bindings: &one.bindings & &other.bindings,
+        ..Scan::default()
+    }
+}
+
+/// The `scan` with what was rendered in place of the entries that are not known; `wanted` is what was rendered and what
+/// nobody consents to yet.
+pub(super) fn merged(scan: Scan, rendered: &Scan, wanted: &Scan) -> Scan {
+    let is_open = |rule: &Rule| rule.has_unknown() || super::is_too_long(rule);
+    let is_kept_rule = |rule: &Rule| !is_open(rule) || !is_rule_rendered(rule, rendered);
+    let mut merged = scan;
+    merged.role_rules.retain(is_kept_rule);
+    merged.cluster_role_rules.retain(is_kept_rule);
+    let known: Vec<Rule> = all_rules(&merged)
+        .filter(|rule| !is_open(rule))
+        .cloned()
+        .collect();
+    let is_new = |rule: &&Rule| !known.iter().any(|known| is_within(rule, known));
+    merged
+        .role_rules
+        .extend(wanted.role_rules.iter().filter(is_new).cloned());
+    merged
+        .cluster_role_rules
+        .extend(wanted.cluster_role_rules.iter().filter(is_new).cloned());
+    // A binding whose names are unknown is listed with each of its alternatives: one that is rendered stands for all.
+    let places: BTreeSet<String> = merged
+        .binding_places
+        .iter()
+        .filter(|(binding, _)| is_binding_rendered(binding, rendered))
+        .map(|(_, place)| place.clone())
+        .collect();
+    let is_answered = |binding: &Binding| {
+        let place = merged.binding_places.get(binding);
+        is_binding_rendered(binding, rendered) || place.is_some_and(|place| places.contains(place))
+    };
+    merged
+        .bindings
+        .retain(|binding| !binding.has_unknown() || !is_answered(binding));
+    merged.bindings.extend(wanted.bindings.iter().cloned());
+    merged
+}
+
+/// True when a rule of the scan stands for one that was rendered.
+pub(super) fn is_rule_rendered(rule: &Rule, rendered: &Scan) -> bool {
+    all_rules(rendered).any(|rendered| is_within(rendered, rule))
+}
+
+/// True when a binding of the scan stands for one that was rendered.
+pub(super) fn is_binding_rendered(binding: &Binding, rendered: &Scan) -> bool {
+    rendered
+        .bindings
+        .iter()
+        .any(|rendered| rbac::covers(binding, rendered, RELEASE, NAMESPACE))
+}
+
+/// True when everything in a rule is in the other one, whose unknown names may be any.
+pub(super) fn is_within(rule: &Rule, other: &Rule) -> bool {
+    let are_names_within = match (&rule.names, &other.names) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(names), Some(others)) => others.contains(&Name::Unknown) || names.is_subset(others),
+    };
+    rule.verbs.is_subset(&other.verbs)
+        && rule.groups.is_subset(&other.groups)
+        && rule.resources.is_subset(&other.resources)
+        && rule.urls.is_subset(&other.urls)
+        && are_names_within
+}
+
+/// The kinds that were rendered and that the scan does not find.
+pub(super) fn unscanned<'k>(scan: &'k Scan, rendered: &'k Scan) -> impl Iterator<Item = &'k Kind> {
+    let is_found = |kind: &Kind| {
+        scan.kinds
+            .iter()
+            .any(|found| found.group() == kind.group() && found.kind == kind.kind)
+    };
+    let mut seen = BTreeSet::new();
+    rendered
+        .kinds
+        .iter()
+        .filter(move |kind| !is_found(kind) && seen.insert((kind.group(), &kind.kind)))
+        .filter(|kind| kind.group() != "rbac.authorization.k8s.io")
+}
