@@ -386,7 +386,15 @@ fn check_one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
 }
 
 fn cases(folder: &Path) -> Result<Vec<Map<String, Value>>> {
-    let mut cases = vec![Map::new()];
+    Ok(named_cases(folder)?
+        .into_iter()
+        .map(|(_, values)| values)
+        .collect())
+}
+
+/// The values that a chart is rendered with, and what they are called.
+fn named_cases(folder: &Path) -> Result<Vec<(String, Map<String, Value>)>> {
+    let mut cases = vec![("its defaults".to_owned(), Map::new())];
     let Ok(entries) = fs::read_dir(folder.join("ci")) else {
         return Ok(cases);
     };
@@ -399,7 +407,7 @@ fn cases(folder: &Path) -> Result<Vec<Map<String, Value>>> {
         name.ends_with("values.yaml") || name.ends_with("values.yml")
     };
     for file in files.iter().filter(|file| is_values(file)) {
-        cases.extend(values::of_file(file));
+        cases.extend(values::of_file(file).map(|values| (file.display().to_string(), values)));
     }
     Ok(cases)
 }

@@ -264,7 +264,7 @@ impl Grant {
         }
         let others = self.impossible.len() + self.left_out.len();
         if others > 0 {
-            counts.push(format!("what cannot be granted as it is {others}"));
+            counts.push(format!("cannot be printed {others}"));
         }
         let worst = self.sections.first().and_then(|(_, entries)| entries.first());
         match worst {
@@ -301,6 +301,14 @@ impl Grant {
             text += &documents.join("---\n");
         } else if self.is_empty() {
             let _ = writeln!(text, "# {} needs no ChartGrant.", printable(self.title()));
+        } else if self.impossible.is_empty()
+            && self.left_out.iter().all(|left_out| left_out.entry.at.is_some())
+        {
+            let _ = writeln!(
+                text,
+                "# No grant can be printed for {}: it may need one, but values decide which.",
+                printable(self.title())
+            );
         } else {
             let _ = writeln!(text, "# No grant can be printed for {}:", printable(self.title()));
         }

@@ -37,7 +37,8 @@ pub(super) fn refusal(section: &str, value: &Value) -> Option<String> {
     };
     if texts("resourceNames").any(|name| name.contains('*')) {
         return Some(
-            "in resourceNames a * is no pattern but a name, which no object has: the chart has to leave the names out".to_owned(),
+            "no grant says * in resourceNames; an entry without resourceNames covers it, for all names"
+                .to_owned(),
         );
     }
     if section == "bindings" {
@@ -124,7 +125,7 @@ mod tests {
         };
         let many: Vec<String> = (0..70).map(|number| format!("a{number}")).collect();
         check("rules", rule("resourceNames", json!(["?"])), "values decide");
-        check("rules", rule("resourceNames", json!(["*"])), "no pattern");
+        check("rules", rule("resourceNames", json!(["*"])), "no grant says *");
         check("rules", rule("resources", json!(many)), "70 resources");
         check("rules", json!({"verbs": ["get"]}), "allows nothing");
         check("rules", rule("verbs", json!(["Get"])), "rules.verbs");
