@@ -85,6 +85,8 @@ pub(crate) fn chart_of(source: &ChartSource, version: &str, digest: Option<&str>
 pub(crate) struct Grant {
     /// The comment above it.
     intro: String,
+    /// Why the chart was not rendered.
+    refused: Option<String>,
     granted: Granted,
     labels: BTreeSet<String>,
     /// What no grant allows, and what has to be said besides.
@@ -138,7 +140,7 @@ impl Grant {
         let is_new = |rule: &Rule| !consented.iter().any(|known| rendered::is_within(rule, known));
         wanted.role_rules.retain(is_new);
         wanted.cluster_role_rules.retain(is_new);
-        let unscanned = rendered::unscanned(scan, &wanted);
+        let unscanned = rendered::unscanned(scan, rendered);
         let mut kinds = entries::kinds(&rest);
         kinds.extend(entries::unscanned(
             unscanned.filter(|kind| consented::is_kind_outside(kind, scan, allowed)),
@@ -147,6 +149,7 @@ impl Grant {
         let was_rendered = rendering.found.is_some();
         let grant = Self {
             intro: intro(&granted.title, rendering),
+            refused: rendering.refused.clone(),
             granted,
             labels: labels.map(str::to_owned).collect(),
             impossible: aggregations.collect(),
@@ -243,6 +246,16 @@ impl Grant {
         !self.has_entries() && self.impossible.is_empty() && self.left_out.is_empty()
     }
 
+    /// True when nothing is needed with the values at hand, and only with others something may be.
+    pub(crate) fn is_only_possible(&self) -> bool {
+        let is_open = |left_out: &LeftOut| left_out.entry.at.is_some();
+        !self.has_entries()
+            && self.refused.is_none()
+            && self.impossible.is_empty()
+            && !self.left_out.is_empty()
+            && self.left_out.iter().all(is_open)
+    }
+
     fn has_entries(&self) -> bool {
         !self.sections.is_empty() || !self.labels.is_empty()
     }
@@ -301,9 +314,7 @@ impl Grant {
             text += &documents.join("---\n");
         } else if self.is_empty() {
             let _ = writeln!(text, "# {} needs no ChartGrant.", printable(self.title()));
-        } else if self.impossible.is_empty()
-            && self.left_out.iter().all(|left_out| left_out.entry.at.is_some())
-        {
+        } else if self.is_only_possible() {
             let _ = writeln!(
                 text,
                 "# No grant can be printed for {}: it may need one, but values decide which.",
@@ -311,6 +322,9 @@ impl Grant {
             );
         } else {
             let _ = writeln!(text, "# No grant can be printed for {}:", printable(self.title()));
+            if let Some(why) = &self.refused {
+                comment(&mut text, "", &not_rendered(why));
+            }
         }
         for impossible in &self.impossible {
             comment(&mut text, "", impossible);
@@ -469,11 +483,7 @@ fn intro(title: &str, rendering: &Rendering) -> String {
     match rendering {
         Rendering {
             refused: Some(why), ..
-        } => format!(
-            "{text}The chart does not render with these values, so names that it computes are left out: {}\nTry others: --values, \
-             --set.",
-            why.split_whitespace().collect::<Vec<_>>().join(" ")
-        ),
+        } => text + &not_rendered(why),
         Rendering {
             found: Some(_),
             release: Some(release),
@@ -482,11 +492,19 @@ fn intro(title: &str, rendering: &Rendering) -> String {
             "{text}<release> stands for the name of the release. Names are those of a release that has {release} in its name."
         ),
         Rendering { found: Some(_), .. } => format!(
-            "{text}<release> stands for the name of the release. Names are those of a release that is not called like the chart:\n\
-             many charts leave their own name out if the release has it (kco audit-rbac --release NAME prints such names)."
+            "{text}<release> stands for the name of the release. Names are those that the chart renders with these values, for a\n\
+             release that is called like the chart, or has its name in its own, and for any other."
         ),
         Rendering { .. } => text.trim_end().to_owned(),
     }
+}
+
+fn not_rendered(why: &str) -> String {
+    let why: Vec<&str> = why.split_whitespace().collect();
+    format!(
+        "The chart does not render with these values, so names that it computes are left out: {}\nTry others: --values, --set.",
+        why.join(" ")
+    )
 }
 
 /// Adds a text as comments.

@@ -44,7 +44,8 @@ impl Grants {
         let mut grants = Self::default();
         for (component, grant) in each(list, fetched, granted) {
             match grant {
-                Ok(grant) if grant.is_empty() => {}
+                // The values are known.
+                Ok(grant) if grant.is_empty() || grant.is_only_possible() => {}
                 Ok(grant) => grants.needed.push(Needed {
                     component,
                     what: grant.summary(),

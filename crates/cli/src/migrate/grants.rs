@@ -73,6 +73,14 @@ fn told(wanted: &Wanted) -> Option<Finding> {
     let Wanted { about, grant } = wanted;
     match grant {
         Ok(grant) if grant.is_empty() => None,
+        Ok(grant) if grant.is_only_possible() => Some(Finding::told(
+            about,
+            format!(
+                "it may want a ChartGrant for chart {}: values decide, and none is needed with the chart's own; --grant says for \
+                 what",
+                grant.title()
+            ),
+        )),
         Ok(grant) => Some(Finding::told(
             about,
             format!(

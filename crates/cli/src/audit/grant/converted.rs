@@ -102,6 +102,7 @@ impl Converted {
                  they can be removed.",
                 definition.name, definition.namespace, granted.title
             ),
+            refused: rendering.refused.clone(),
             granted,
             labels: BTreeSet::new(),
             impossible: Vec::new(),

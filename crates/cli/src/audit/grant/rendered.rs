@@ -29,8 +29,8 @@ pub(crate) struct Rendering {
 }
 
 impl Rendering {
-    /// Renders the chart with these values, for a release whose name has this part; without one, for a release that is not
-    /// called like the chart.
+    /// Renders the chart with these values, for a release whose name has this part. Without one, for a release that is called
+    /// like the chart and for one that is not: many charts leave their own name out of names if the release has it.
     pub(crate) fn of(
         engine: &Engine,
         values: &Map<String, Value>,
@@ -47,17 +47,28 @@ impl Rendering {
                 ..Self::default()
             };
         }
-        let part = release.map(|part| format!("-{part}")).unwrap_or_default();
-        let render = |(stand_in, namespace): (&str, &str)| {
-            one(engine, values, scan, &format!("{stand_in}{part}"), namespace)
+        let parts = match release {
+            Some(release) => vec![format!("-{release}")],
+            None => vec![String::new(), format!("-{}", engine.chart().name())],
         };
-        let (found, refused) = match STAND_INS.map(render) {
-            [Ok(first), Ok(second)] => (Some(common(&first, &second)), None),
-            [Err(error), _] | [_, Err(error)] => (None, Some(format!("{error:#}"))),
-        };
+        let mut found = Scan::default();
+        for part in parts {
+            let render = |(stand_in, namespace): (&str, &str)| {
+                one(engine, values, scan, &format!("{stand_in}{part}"), namespace)
+            };
+            match STAND_INS.map(render) {
+                [Ok(first), Ok(second)] => add_common(&mut found, &first, &second),
+                [Err(error), _] | [_, Err(error)] => {
+                    return Self {
+                        refused: Some(format!("{error:#}")),
+                        ..Self::default()
+                    };
+                }
+            }
+        }
         Self {
-            found,
-            refused,
+            found: Some(found),
+            refused: None,
             release: release.map(str::to_owned),
         }
     }
@@ -145,14 +156,14 @@ fn rules(role: &Value) -> Vec<Rule> {
         .collect()
 }
 
-fn common(one: &Scan, other: &Scan) -> Scan {
-    Scan {
-        kinds: one.kinds.clone(),
-        role_rules: &one.role_rules & &other.role_rules,
-        cluster_role_rules: &one.cluster_role_rules & &other.cluster_role_rules,
-        bindings: &one.bindings & &other.bindings,
-        ..Scan::default()
-    }
+/// Adds what both renderings have.
+fn add_common(found: &mut Scan, one: &Scan, other: &Scan) {
+    found.kinds.extend(one.kinds.iter().cloned());
+    found.role_rules.extend(&one.role_rules & &other.role_rules);
+    found
+        .cluster_role_rules
+        .extend(&one.cluster_role_rules & &other.cluster_role_rules);
+    found.bindings.extend(&one.bindings & &other.bindings);
 }
 
 /// The `scan` with what was rendered in place of the entries that are not known; `wanted` is what was rendered and what
@@ -174,20 +185,25 @@ pub(super) fn merged(scan: Scan, rendered: &Scan, wanted: &Scan) -> Scan {
     merged
         .cluster_role_rules
         .extend(wanted.cluster_role_rules.iter().filter(is_new).cloned());
-    // A binding whose names are unknown is listed with each of its alternatives: one that is rendered stands for all.
+    // The scan lists a binding with all names that it may have: those that are rendered stand for them.
+    let is_answered = |binding: &Binding| is_binding_rendered(binding, rendered);
     let places: BTreeSet<String> = merged
         .binding_places
         .iter()
-        .filter(|(binding, _)| is_binding_rendered(binding, rendered))
+        .filter(|(binding, _)| is_answered(binding))
         .map(|(_, place)| place.clone())
         .collect();
-    let is_answered = |binding: &Binding| {
+    let is_elsewhere = |binding: &Binding| {
         let place = merged.binding_places.get(binding);
-        is_binding_rendered(binding, rendered) || place.is_some_and(|place| places.contains(place))
+        place.is_none_or(|place| !places.contains(place))
     };
-    merged
-        .bindings
-        .retain(|binding| !binding.has_unknown() || !is_answered(binding));
+    merged.bindings.retain(|binding| {
+        if binding.has_unknown() {
+            !is_answered(binding) && is_elsewhere(binding)
+        } else {
+            is_answered(binding) || is_elsewhere(binding)
+        }
+    });
     merged.bindings.extend(wanted.bindings.iter().cloned());
     merged
 }
