@@ -36,7 +36,8 @@ const SCANNED: &str = "charts scanned";
 
 /// Prints the bound of each chart, or checks renderings against it.
 pub(crate) fn run(args: &args::Audit) -> Result<()> {
-    if !args.grant && !(args.values.is_empty() && args.release.is_none()) {
+    let has_values = args.release.is_some() || !args.values.is_empty();
+    if has_values && !args.grant {
         bail!("values and --release are for --grant: without it, nothing is rendered with them");
     }
     let charts = found(args)?;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -154,13 +155,12 @@ fn values_and_the_name_of_the_release_count() {
 
 #[test]
 fn what_does_not_fit_into_one_grant_is_in_several() {
-    let rules: String = (0..70)
-        .map(|number| format!("- {{apiGroups: [a], resources: [r{number}], verbs: [get]}}\n"))
-        .collect();
-    let roles = format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: a}}\nrules:\n{rules}"
-    );
-    let folder = chart(&roles);
+    let mut role =
+        String::from("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a}\nrules:\n");
+    for number in 0..70 {
+        let _ = writeln!(role, "- {{apiGroups: [a], resources: [r{number}], verbs: [get]}}");
+    }
+    let folder = chart(&role);
     let (text, grants) = printed(folder.path(), &[]);
     let counts: Vec<usize> = grants.iter().map(|grant| grant.spec.rules.len()).collect();
     assert_eq!(counts, [64, 6], "{text}");

@@ -19,6 +19,8 @@ pub(super) enum Danger {
 const RBAC: &str = "rbac.authorization.k8s.io";
 const READS: [&str; 3] = ["get", "list", "watch"];
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
+/// With any of these, one connects to a subresource.
+const CONNECTS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 /// What makes pods.
 const WORKLOADS: [(&str, &str); 8] = [
     ("", "pods"),
@@ -69,7 +71,8 @@ pub(super) fn of_kind(kind: &GroupResource) -> (Danger, &'static str) {
 
 /// The worst that a rule lets happen.
 pub(super) fn of_rule(rule: &Rule) -> (Danger, String) {
-    let general = in_general(rule).map(|(danger, why)| (danger, why.to_owned()));
+    let of_cluster = of_cluster(rule).map(|why| (Danger::Cluster, why.to_owned()));
+    let of_others = of_others(rule).map(|why| (Danger::Others, why.to_owned()));
     let ruling = ruling_kinds()
         .filter(|kind| does(rule, &WRITES) && reaches(rule, &kind.group, &kind.resource))
         .map(|kind| {
@@ -77,7 +80,10 @@ pub(super) fn of_rule(rule: &Rule) -> (Danger, String) {
             (danger, format!("writes {kind}: {why}"))
         });
     // The first of the worst.
-    let worst = general.chain(ruling).min_by_key(|(danger, _)| *danger);
+    let worst = of_cluster
+        .chain(of_others)
+        .chain(ruling)
+        .min_by_key(|(danger, _)| *danger);
     worst.unwrap_or_else(|| {
         let only_reads = rule.verbs.iter().all(|verb| READS.contains(&verb.as_str()));
         let (danger, verb) = if only_reads {
@@ -104,124 +110,121 @@ fn reaches(rule: &Rule, group: &str, resource: &str) -> bool {
         && (rule.resources.contains(resource) || rule.resources.contains("*") || is_part())
 }
 
-/// What can be said without looking at single ruling kinds, the worst first.
-fn in_general(rule: &Rule) -> impl Iterator<Item = (Danger, &'static str)> {
-    let (reads, writes) = (does(rule, &["get", "list", "watch"]), does(rule, &WRITES));
-    let connects = does(rule, &["get", "create", "update", "patch", "delete"]);
-    let is_any = |kinds: &[(&str, &str)]| {
-        kinds
-            .iter()
-            .any(|(group, resource)| reaches(rule, group, resource))
-    };
-    let is_all = rule.groups.contains("*") && rule.resources.contains("*");
-    let has_all_verbs = rule.verbs.contains("*");
-    let acts_as_others = ["escalate", "bind", "impersonate"]
+fn is_any(rule: &Rule, kinds: &[(&str, &str)]) -> bool {
+    kinds
         .iter()
-        .any(|verb| rule.verbs.contains(*verb))
-        || (has_all_verbs
-            && is_any(&[
-                (RBAC, "roles"),
-                (RBAC, "clusterroles"),
-                ("", "serviceaccounts"),
-                ("", "users"),
-                ("", "groups"),
-            ]))
-        || (writes && is_any(&[("", "serviceaccounts/token")]));
-    let signs = is_any(&[("certificates.k8s.io", "signers")]) && does(rule, &["approve", "sign"])
-        || writes
-            && is_any(&[
-                ("certificates.k8s.io", "certificatesigningrequests/approval"),
-                ("certificates.k8s.io", "certificatesigningrequests/status"),
-            ]);
+        .any(|(group, resource)| reaches(rule, group, resource))
+}
+
+/// What controls the cluster.
+fn of_cluster(rule: &Rule) -> impl Iterator<Item = &'static str> {
+    let writes = does(rule, &WRITES);
+    let is_all = rule.groups.contains("*") && rule.resources.contains("*");
     let found = [
         (
-            is_all && has_all_verbs,
-            Danger::Cluster,
+            is_all && rule.verbs.contains("*"),
             "everything: whoever has the role controls the cluster",
         ),
         (
             is_all && writes,
-            Danger::Cluster,
             "changes everything: whoever has the role controls the cluster",
         ),
         (
-            acts_as_others,
-            Danger::Cluster,
+            acts_as_others(rule),
             "gives itself, or acts with, the rights of others",
         ),
         (
-            connects && is_any(&[("", "nodes/proxy")]),
-            Danger::Cluster,
+            does(rule, &CONNECTS) && is_any(rule, &[("", "nodes/proxy")]),
             "runs commands in every pod of the nodes, as root",
         ),
         (
-            signs,
-            Danger::Cluster,
+            signs(rule),
             "issues certificates with which anybody may be whom they name, admins and nodes included",
         ),
         (
-            writes && is_any(&[(api::GRANT_GROUP, "chartgrants")]),
-            Danger::Cluster,
+            writes && is_any(rule, &[(api::GRANT_GROUP, "chartgrants")]),
             "consents to what charts need, in your place",
         ),
         (
-            writes && is_any(&[(api::DEFINITION_GROUP, "compositiondefinitions")]),
-            Danger::Cluster,
+            writes && is_any(rule, &[(api::DEFINITION_GROUP, "compositiondefinitions")]),
             "decides which charts the platform installs and, by annotations, what their controllers may do",
         ),
+    ];
+    found.into_iter().filter_map(|(is_so, why)| is_so.then_some(why))
+}
+
+fn acts_as_others(rule: &Rule) -> bool {
+    const OF_OTHERS: [(&str, &str); 5] = [
+        (RBAC, "roles"),
+        (RBAC, "clusterroles"),
+        ("", "serviceaccounts"),
+        ("", "users"),
+        ("", "groups"),
+    ];
+    ["escalate", "bind", "impersonate"]
+        .iter()
+        .any(|verb| rule.verbs.contains(*verb))
+        || (rule.verbs.contains("*") && is_any(rule, &OF_OTHERS))
+        || (does(rule, &WRITES) && is_any(rule, &[("", "serviceaccounts/token")]))
+}
+
+fn signs(rule: &Rule) -> bool {
+    const REQUESTS: [(&str, &str); 2] = [
+        ("certificates.k8s.io", "certificatesigningrequests/approval"),
+        ("certificates.k8s.io", "certificatesigningrequests/status"),
+    ];
+    (does(rule, &["approve", "sign"]) && is_any(rule, &[("certificates.k8s.io", "signers")]))
+        || (does(rule, &WRITES) && is_any(rule, &REQUESTS))
+}
+
+/// What reaches others.
+fn of_others(rule: &Rule) -> impl Iterator<Item = &'static str> {
+    const COMMANDS: [(&str, &str); 3] = [
+        ("", "pods/exec"),
+        ("", "pods/attach"),
+        ("", "pods/ephemeralcontainers"),
+    ];
+    const PORTS: [(&str, &str); 3] = [
+        ("", "pods/portforward"),
+        ("", "pods/proxy"),
+        ("", "services/proxy"),
+    ];
+    let (writes, connects) = (does(rule, &WRITES), does(rule, &CONNECTS));
+    let found = [
         (
-            reads && rule.names.is_none() && is_any(&[("", "secrets")]),
-            Danger::Others,
+            does(rule, &READS) && rule.names.is_none() && is_any(rule, &[("", "secrets")]),
             "reads all Secrets where the role is bound, tokens and passwords of others included",
         ),
         (
-            connects
-                && is_any(&[
-                    ("", "pods/exec"),
-                    ("", "pods/attach"),
-                    ("", "pods/ephemeralcontainers"),
-                ]),
-            Danger::Others,
+            connects && is_any(rule, &COMMANDS),
             "runs commands in the pods of others, as their accounts, where the role is bound",
         ),
         (
-            writes && is_any(&WORKLOADS),
-            Danger::Others,
+            writes && is_any(rule, &WORKLOADS),
             "runs programs as any account of the namespaces where the role is bound",
         ),
         (
-            connects
-                && is_any(&[
-                    ("", "pods/portforward"),
-                    ("", "pods/proxy"),
-                    ("", "services/proxy"),
-                ]),
-            Danger::Others,
+            connects && is_any(rule, &PORTS),
             "reaches the ports of others' pods, whatever rules about networks say",
         ),
         (
-            writes && is_any(&[(RBAC, "roles"), (RBAC, "rolebindings")]),
-            Danger::Others,
+            writes && is_any(rule, &[(RBAC, "roles"), (RBAC, "rolebindings")]),
             "gives others the rights that it has itself",
         ),
         (
             writes && (rule.groups.contains(api::COMPOSITION_GROUP) || rule.groups.contains("*")),
-            Danger::Others,
             "makes compositions: the platform installs their charts with their values",
         ),
         (
             rule.resources.contains("*") || rule.groups.contains("*"),
-            Danger::Others,
             "a *: also what the cluster learns to serve later",
         ),
         (
-            has_all_verbs,
-            Danger::Others,
+            rule.verbs.contains("*"),
             "a * for the verbs: whatever can be done with these objects, now and later",
         ),
     ];
-    let found = found.into_iter().filter(|(is_so, ..)| *is_so);
-    found.map(|(_, danger, why)| (danger, why))
+    found.into_iter().filter_map(|(is_so, why)| is_so.then_some(why))
 }
 
 /// What a binding lets happen.

@@ -112,8 +112,8 @@ fn put_back(value: &mut Value, release: &str, namespace: &str) {
 
 fn take(object: &Value, found: &mut Scan) {
     match object["kind"].as_str().unwrap_or_default() {
-        "Role" => found.role_rules.extend(rules(object)),
-        "ClusterRole" => found.cluster_role_rules.extend(rules(object)),
+        "Role" => found.role_rules.extend(rules_of(object)),
+        "ClusterRole" => found.cluster_role_rules.extend(rules_of(object)),
         "RoleBinding" | "ClusterRoleBinding" => {
             found.bindings.insert(rbac::binding(object, NAMESPACE));
         }
@@ -126,13 +126,13 @@ fn take(object: &Value, found: &mut Scan) {
     }
 }
 
-fn rules(role: &Value) -> Vec<Rule> {
+fn rules_of(role: &Value) -> Vec<Rule> {
     let labels = role["metadata"]["labels"].as_object().into_iter().flatten();
     let aggregated_to: BTreeSet<String> = labels
         .filter(|(key, _)| key.starts_with("rbac.authorization.k8s.io/"))
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    let rule = |rule: &Value| {
+    let read = |rule: &Value| {
         let texts = |key: &str| -> BTreeSet<String> {
             let all = rule[key].as_array().into_iter().flatten();
             all.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -151,7 +151,7 @@ fn rules(role: &Value) -> Vec<Rule> {
         .as_array()
         .into_iter()
         .flatten()
-        .map(rule)
+        .map(read)
         .filter(|rule| !rule.verbs.is_empty())
         .collect()
 }
