@@ -171,7 +171,19 @@ impl Grant {
             ],
             left_out: Vec::new(),
         };
-        grant.finished()
+        grant.noting_cuts(&rendering.cut).finished()
+    }
+
+    /// Says where a name is one that the chart cuts.
+    fn noting_cuts(mut self, cut: &BTreeSet<String>) -> Self {
+        for entry in self.sections.iter_mut().flat_map(|(_, entries)| entries) {
+            let text = entry.value.to_string();
+            if cut.iter().any(|name| text.contains(&json!(name).to_string())) {
+                entry.why += ". The chart cuts a long name in it, which is another one for other names of release and namespace: \
+                             write it as kco template prints it for yours";
+            }
+        }
+        self
     }
 
     /// Each entry once, the worst first, and without those that cannot be granted.

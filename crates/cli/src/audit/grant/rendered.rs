@@ -26,7 +26,13 @@ pub(crate) struct Rendering {
     pub(super) refused: Option<String>,
     /// What the name of the release has in it.
     pub(super) release: Option<String>,
+    /// Names that are as long as a label may be, so that they are probably cut: with other names of the release and its
+    /// namespace they are others.
+    pub(super) cut: BTreeSet<String>,
 }
+
+/// The length to which charts cut names.
+const CUT: usize = 63;
 
 impl Rendering {
     /// Renders the chart with these values, for a release whose name has this part. Without one, for a release that is called
@@ -52,9 +58,11 @@ impl Rendering {
             None => vec![String::new(), format!("-{}", engine.chart().name())],
         };
         let mut found = Scan::default();
+        let mut cut = BTreeSet::new();
         for part in parts {
             let render = |(stand_in, namespace): (&str, &str)| {
-                one(engine, values, scan, &format!("{stand_in}{part}"), namespace)
+                let release = format!("{stand_in}{part}");
+                one(engine, values, scan, &release, namespace, &mut cut)
             };
             match STAND_INS.map(render) {
                 [Ok(first), Ok(second)] => add_common(&mut found, &first, &second),
@@ -70,6 +78,7 @@ impl Rendering {
             found: Some(found),
             refused: None,
             release: release.map(str::to_owned),
+            cut,
         }
     }
 }
@@ -80,6 +89,7 @@ fn one(
     scan: &Scan,
     release: &str,
     namespace: &str,
+    cut: &mut BTreeSet<String>,
 ) -> Result<Scan> {
     let mut options = audit::options(scan, Operation::Install)?;
     release.clone_into(&mut options.release.name);
@@ -87,7 +97,7 @@ fn one(
     let rendered = engine.render(values, &options)?;
     let mut found = Scan::default();
     for (_, mut object) in audit::objects(&rendered) {
-        put_back(&mut object, release, namespace);
+        put_back(&mut object, release, namespace, cut);
         take(&object, &mut found);
     }
     found.kinds = audit::kinds(&rendered)
@@ -97,15 +107,21 @@ fn one(
     Ok(found)
 }
 
-fn put_back(value: &mut Value, release: &str, namespace: &str) {
+fn put_back(value: &mut Value, release: &str, namespace: &str, cut: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) => *text = text.replace(release, RELEASE).replace(namespace, NAMESPACE),
+        Value::String(text) => {
+            let original = text.replace(release, RELEASE).replace(namespace, NAMESPACE);
+            if text.len() == CUT && original != *text {
+                cut.insert(original.clone());
+            }
+            *text = original;
+        }
         Value::Array(list) => list
             .iter_mut()
-            .for_each(|item| put_back(item, release, namespace)),
+            .for_each(|item| put_back(item, release, namespace, cut)),
         Value::Object(map) => map
             .values_mut()
-            .for_each(|item| put_back(item, release, namespace)),
+            .for_each(|item| put_back(item, release, namespace, cut)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -248,4 +264,94 @@ pub(super) fn unscanned<'k>(scan: &'k Scan, rendered: &'k Scan) -> impl Iterator
         .iter()
         .filter(move |kind| !is_found(kind) && seen.insert((kind.group(), &kind.kind)))
         .filter(|kind| kind.group() != "rbac.authorization.k8s.io")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use chart_bound::scan::{RoleRef, Subject};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        match text {
+            "?" => Name::Unknown,
+            known => Name::Known(known.into()),
+        }
+    }
+
+    fn binding(own: &str, role: &str) -> Binding {
+        Binding {
+            name: name(own),
+            namespace: None,
+            role: RoleRef {
+                kind: name("ClusterRole"),
+                name: name(role),
+            },
+            subjects: [Subject {
+                kind: name("ServiceAccount"),
+                name: name(role),
+                namespace: None,
+            }]
+            .into(),
+        }
+    }
+
+    fn rule(names: &[&str]) -> Rule {
+        let set = |text: &str| BTreeSet::from([text.to_owned()]);
+        Rule {
+            groups: set(""),
+            resources: set("secrets"),
+            verbs: set("get"),
+            names: Some(names.iter().map(|text| name(text)).collect()),
+            ..Rule::default()
+        }
+    }
+
+    #[test]
+    fn what_is_rendered_stands_for_what_the_scan_does_not_know() {
+        let places = [
+            (binding("?", "?"), "c/a.yaml:1"),
+            (binding("<release>", "?"), "c/a.yaml:1"),
+            (binding("<release>", "default"), "c/a.yaml:1"),
+            (binding("off", "off"), "c/b.yaml:1"),
+            (binding("?", "off"), "c/b.yaml:1"),
+        ];
+        let places: BTreeMap<Binding, String> = places
+            .into_iter()
+            .map(|(binding, place)| (binding, place.to_owned()))
+            .collect();
+        let scan = Scan {
+            role_rules: [rule(&["?"]), rule(&["off"])].into(),
+            bindings: places.keys().cloned().collect(),
+            binding_places: places,
+            ..Scan::default()
+        };
+        let rendered = Scan {
+            role_rules: [rule(&["<release>-ca"])].into(),
+            bindings: [binding("<release>-c", "<release>-c")].into(),
+            ..Scan::default()
+        };
+        let merged = merged(scan, &rendered, &rendered);
+        assert_eq!(
+            merged.role_rules,
+            [rule(&["<release>-ca"]), rule(&["off"])].into()
+        );
+        let expected = [
+            binding("<release>-c", "<release>-c"),
+            binding("off", "off"),
+            binding("?", "off"),
+        ];
+        assert_eq!(merged.bindings, expected.into());
+    }
+
+    #[test]
+    fn a_name_of_the_length_to_which_charts_cut_is_noted() {
+        let mut cut = BTreeSet::new();
+        let mut object = Value::from(vec![format!("rel-{}", "a".repeat(59)), "rel-a".to_owned()]);
+        put_back(&mut object, "rel", "ns", &mut cut);
+        assert_eq!(object[1], "<release>-a");
+        assert_eq!(cut, [format!("<release>-{}", "a".repeat(59))].into());
+    }
 }
