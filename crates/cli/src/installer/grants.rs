@@ -286,6 +286,19 @@ mod tests {
     }
 
     #[test]
+    fn names_are_those_of_the_components_release_with_its_values() {
+        let binding = "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n\
+                       metadata: {name: '{{ if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ end }}-{{ .Values.suffix }}'}\n\
+                       roleRef: {kind: Role, name: a}\nsubjects: [{kind: ServiceAccount, name: a}]\n";
+        let values = json!({"ociRepo": "oci://registry.example/charts", "components": [component("web", json!({}))],
+            "componentValues": {"web": {"suffix": "own"}}});
+        let (list, _) = List::read(values.as_object().unwrap());
+        let mut grants = each(&list, vec![fetched("web", binding)], &[]);
+        let object = grants.next().unwrap().1.unwrap().objects().unwrap().remove(0);
+        assert_eq!(object["spec"]["bindings"][0]["name"], "<release>-own");
+    }
+
+    #[test]
     fn a_digest_of_the_entry_is_the_grants() {
         let digest = format!("sha256:{}", "1".repeat(64));
         let list = list(&json!([component("volume", json!({"digest": digest}))]));
