@@ -16,6 +16,7 @@ mod end_operator;
 mod fetch_charts;
 mod follow_lookups;
 mod forge_marks;
+mod grant_chart;
 mod hand_over_type;
 mod hand_over_wait;
 mod join_cluster;

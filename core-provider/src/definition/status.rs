@@ -175,11 +175,13 @@ pub(crate) async fn report(
     Ok(())
 }
 
-/// A merge patch that also removes fields that are gone.
+/// A merge patch that also removes fields that are gone, at any depth.
 fn difference(before: &Value, mut after: Value) -> Value {
-    for field in before.as_object().into_iter().flat_map(serde_json::Map::keys) {
-        if after.get(field).is_none() {
-            after[field] = Value::Null;
+    let fields = before.as_object().into_iter().flatten();
+    if let Some(after) = after.as_object_mut() {
+        for (field, before) in fields {
+            let later = after.entry(field).or_insert(Value::Null);
+            *later = difference(before, later.take());
         }
     }
     after
@@ -527,6 +529,11 @@ mod tests {
         assert_eq!(
             difference(&before, json!({"kind": "Web"})),
             json!({"kind": "Web", "breakers": null})
+        );
+        let before = json!({"bound": {"needs": ["a"], "kinds": ["b"], "allowedRoles": {"version": "1"}}});
+        assert_eq!(
+            difference(&before, json!({"bound": {"kinds": []}})),
+            json!({"bound": {"needs": null, "kinds": [], "allowedRoles": null}})
         );
         assert_eq!(
             difference(&Value::Null, json!({"kind": "Web"})),

@@ -81,8 +81,8 @@ pub const APPROVALS: [&str; 4] = [
 /// it, because Krateo's status has none. `"0"` confirms that there is no such release, whatever the status lists.
 pub const RELEASE_REVISION: &str = "krateo.io/release-revision";
 
-/// On a definition, set by an admin: kinds (`group/resource`, separated by commas) that its releases may contain in
-/// addition to those that a scan of the chart finds.
+/// On a definition, set by an admin: kinds (`group/resource`, separated by commas) that its releases may contain, also
+/// where values ask for them: those that a scan of the chart does not find, and those whose objects rule over others.
 pub const ALLOWED_KINDS: &str = "krateo.io/allowed-kinds";
 
 /// On a definition, set by an admin: namespaces, separated by commas, that its releases may use in addition to that

@@ -117,6 +117,19 @@ impl Rule {
         }
     }
 
+    /// True when this rule of a chart lies in the `granted` one if its unknown names are among those granted.
+    pub(crate) fn may_be_within(&self, granted: &Self) -> bool {
+        let mut known = self.clone();
+        if known.resource_names.remove(UNKNOWN) && known.resource_names.is_empty() {
+            let any = Self {
+                resource_names: BTreeSet::new(),
+                ..granted.clone()
+            };
+            return known.is_within(&any, RELEASE, HOME);
+        }
+        known.is_within(granted, RELEASE, HOME)
+    }
+
     /// True when this rule of a role of a release, whose name and namespace are given, lies wholly in the `granted` one.
     /// The policies of a controller decide the same.
     pub fn is_within(&self, granted: &Self, release: &str, home: &str) -> bool {
@@ -134,6 +147,9 @@ impl Rule {
             && are_names_within
     }
 }
+
+/// How a name that the scan does not know is written.
+const UNKNOWN: &str = "?";
 
 /// A binding of the chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -172,6 +188,19 @@ impl Binding {
             ],
             subjects: binding.subjects.iter().map(subject).collect(),
         }
+    }
+
+    /// True when this binding of a chart is the `granted` one if its unknown parts are as granted.
+    pub(crate) fn may_be(&self, granted: &Self) -> bool {
+        let mut parts = self.binding.iter().zip(&granted.binding);
+        let has_unknown = |subject: &&String| subject.contains(UNKNOWN);
+        let are_subjects = if self.subjects.iter().any(|subject| has_unknown(&subject)) {
+            let mut known = self.subjects.iter().filter(|subject| !has_unknown(subject));
+            known.all(|subject| granted.subjects.contains(subject))
+        } else {
+            self.subjects == granted.subjects
+        };
+        are_subjects && parts.all(|(part, granted)| part == UNKNOWN || part == granted)
     }
 
     fn of(granted: &GrantedBinding) -> Self {

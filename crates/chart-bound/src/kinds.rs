@@ -95,6 +95,24 @@ const RULING: [(&str, &str); 13] = [
     ("storage.k8s.io", "storageclasses"),
 ];
 
+/// The kinds of [`ADMISSION`] that Kubernetes serves.
+const ADMITTING: [&str; 6] = [
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "mutatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "validatingwebhookconfigurations",
+];
+
+/// The ruling kinds that Kubernetes serves.
+pub fn ruling_kinds() -> impl Iterator<Item = GroupResource> {
+    let admitting = ADMITTING.into_iter().map(|resource| (ADMISSION, resource));
+    admitting
+        .chain(RULING)
+        .map(|(group, resource)| GroupResource::new(group, resource))
+}
+
 /// The kind of namespaces, the only ruling kind of which some objects need no consent.
 pub(crate) fn is_namespaces(kind: &GroupResource) -> bool {
     kind.group.is_empty() && kind.resource == "namespaces"

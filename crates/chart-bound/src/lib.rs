@@ -28,6 +28,6 @@ pub use allowed::{Allowed, BadAnnotation, is_protected};
 pub use allowed_definitions::AllowedDefinition;
 pub use bound::{Bound, GRANT, PERMISSIONS, grants_policy};
 pub use group_resource::{GroupResource, NotAKind};
-pub use kinds::{BuiltIn, Kinds, RESERVED_GROUPS, ResourceMapping, guess, is_ruling};
+pub use kinds::{BuiltIn, Kinds, RESERVED_GROUPS, ResourceMapping, guess, is_ruling, ruling_kinds};
 pub use outside::Outside;
 pub use resolved::Resolved;

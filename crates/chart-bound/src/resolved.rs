@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use api::annotations;
-use api::grant::{GrantedKind, Origin, RELEASE};
+use api::grant::{GrantedKind, Origin};
 
 use crate::allowed::{Allowed, is_protected};
 use crate::allowed_definitions::AllowedDefinition;
 use crate::bound::{Bound, RBAC};
-use crate::grant::{Binding, HOME, Rule};
+use crate::grant::{Binding, Rule};
 use crate::group_resource::GroupResource;
 use crate::kinds::{Kinds, ResourceMapping, guess, is_namespaces, is_ruling, unserved_plural};
 use crate::lookups::Allowance;
@@ -231,7 +231,7 @@ fn needed_rbac(bound: &Bound, allowed: &Allowed, scan: &Scan) -> impl Iterator<I
     let is_granted = |rule: &scan::Rule| {
         let rule = Rule::of_scan(rule);
         let mut granted = bound.rbac.rules.iter();
-        granted.any(|granted| rule.is_within(granted, RELEASE, HOME))
+        granted.any(|granted| rule.may_be_within(granted))
     };
     let rules = [(&scan.role_rules, false), (&scan.cluster_role_rules, true)];
     let lines = rules.into_iter().flat_map(move |(rules, is_of_cluster)| {
@@ -241,9 +241,12 @@ fn needed_rbac(bound: &Bound, allowed: &Allowed, scan: &Scan) -> impl Iterator<I
             .filter(move |part| !allowed.is_rule_annotated(part, is_of_cluster))
     });
     let lines = lines.flat_map(|rule| rule.lines().into_iter().chain(rule.urls));
-    let bindings = scan.bindings.iter().filter(|binding| {
-        !allowed.is_binding_annotated(binding, &bound.namespaces)
-            && !bound.rbac.bindings.contains(&Binding::of_scan(binding))
+    let is_bound = |binding: &Binding| {
+        let mut granted = bound.rbac.bindings.iter();
+        granted.any(|granted| binding.may_be(granted))
+    };
+    let bindings = scan.bindings.iter().filter(move |binding| {
+        !allowed.is_binding_annotated(binding, &bound.namespaces) && !is_bound(&Binding::of_scan(binding))
     });
     lines.chain(bindings.map(|binding| format!("{} {}", binding.kind(), binding.name)))
 }

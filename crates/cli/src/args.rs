@@ -27,6 +27,23 @@ pub(crate) struct Values {
     pub(crate) set_literal: Vec<String>,
 }
 
+impl Values {
+    /// True when none are given.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self {
+            files,
+            set_json,
+            set,
+            set_string,
+            set_file,
+            set_literal,
+        } = self;
+        [files, set_json, set, set_string, set_file, set_literal]
+            .iter()
+            .all(|given| given.is_empty())
+    }
+}
+
 /// The source of a chart that is not on disk.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Source {

@@ -21,7 +21,7 @@ use helm::chart::Chart;
 use helm::engine::{Engine, Operation, ReleaseOptions, RenderOptions, Rendered};
 use serde_json::{Map, Value};
 
-use self::grant::{Grant, Granted};
+use self::grant::{Grant, Granted, Guessed, Rendering};
 use crate::args::Source;
 use crate::report::out;
 use crate::{chart_at, progress, template, values};
@@ -36,10 +36,11 @@ const SCANNED: &str = "charts scanned";
 
 /// Prints the bound of each chart, or checks renderings against it.
 pub(crate) fn run(args: &args::Audit) -> Result<()> {
-    let mut charts = Vec::new();
-    for path in &args.charts {
-        collect(path, &mut charts)?;
+    let has_values = args.release.is_some() || !args.values.is_empty();
+    if has_values && !args.grant {
+        bail!("values and --release are for --grant: without it, nothing is rendered with them");
     }
+    let charts = found(args)?;
     if args.check {
         return check(&charts);
     }
@@ -52,49 +53,101 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
     if args.consents {
         return consents::run(&charts);
     }
+    let values = values::merged(&args.values)?;
     let allowed = Allowed {
         all_kinds: true,
         ..Allowed::default()
     };
     for (number, reference) in progress::counted(SCANNED, &charts).enumerate() {
-        let chart = chart_at::load(reference, &args.source)?;
+        let chart = chart_at::load(reference, &args.source).with_context(|| format!("chart {reference}"))?;
         let version = chart.metadata().version.clone();
-        let (name, scan) = template::on_large_stack(move || Ok((chart.name().to_owned(), scan(&chart))))?;
         if args.grant {
+            let (values, release) = (&values, args.release.as_deref());
+            let (name, scan, rendering) = template::on_large_stack(move || {
+                let (name, scan) = (chart.name().to_owned(), scan(&chart));
+                let rendering = Rendering::of(&Engine::new(chart), values, &scan, release);
+                Ok((name, scan, rendering))
+            })?;
             let between = if number == 0 { "" } else { "---\n" };
             let granted = granted(reference, &name, version, &args.source);
-            let grant = Grant::needed(granted, &scan, &Allowed::default());
+            let grant = Grant::needed(granted, &scan, &rendering, &Allowed::default());
             out(&format!("{between}{}", grant.yaml()?))?;
             continue;
         }
+        let (name, scan) = template::on_large_stack(move || Ok((chart.name().to_owned(), scan(&chart))))?;
         let resolved = Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system");
         out(&told(&name, &scan, &resolved))?;
     }
     Ok(())
 }
 
+/// The charts that the arguments stand for.
+fn found(args: &args::Audit) -> Result<Vec<String>> {
+    let of_folders = [
+        (args.check, "--check"),
+        (args.lookups, "--lookups"),
+        (args.origins, "--origins"),
+        (args.consents, "--consents"),
+    ];
+    let of_folders = of_folders
+        .into_iter()
+        .find_map(|(is_set, flag)| is_set.then_some(flag));
+    let mut charts = Vec::new();
+    for reference in &args.charts {
+        let path = Path::new(reference);
+        if let Some(flag) = of_folders
+            && !path.exists()
+        {
+            if reference.contains("://") {
+                bail!(
+                    "{flag} reads charts from folders, and {reference} is an address: fetch it first, with kco pull {reference} \
+                     --untar"
+                );
+            }
+            bail!("{flag} reads charts from folders, and there is none at {reference}: check the path");
+        }
+        let before = charts.len();
+        collect(reference, &mut charts)?;
+        if charts.len() == before {
+            bail!(
+                "there is no chart in {reference}: a chart is a folder with a Chart.yaml; hidden folders and links are not \
+                 searched"
+            );
+        }
+    }
+    Ok(charts)
+}
+
 /// A chart for which no definition is known: one of its name in a namespace of its own.
 fn granted(reference: &str, name: &str, version: String, source: &Source) -> Granted {
     let (url, repo) = match &source.repo {
-        Some(repository) => (repository.as_str(), Some(reference)),
-        None if reference.contains("://") => (reference, None),
-        None => ("oci://registry.example/charts/CHART", None),
+        Some(repository) => (Some(repository.as_str()), Some(reference)),
+        None if reference.contains("://") => (Some(reference), None),
+        None => (None, None),
     };
     let is_set = |flag: bool| flag.then_some(true);
+    let title = format!("{name} {version}");
+    let name = name
+        .to_lowercase()
+        .replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     Granted {
-        name: name.to_owned(),
         definition: DefinitionRef {
             namespace: format!("{name}-system"),
-            name: name.to_owned(),
+            name: name.clone(),
         },
-        title: format!("{name} {version}"),
+        name,
+        title,
         chart: GrantedChart {
-            url: url.to_owned(),
+            url: url.unwrap_or("oci://registry.example/charts/CHART").to_owned(),
             repo: repo.map(str::to_owned),
             versions: vec![version],
             digest: None,
             plain_http: is_set(source.access.remote.plain_http),
             insecure_skip_verify_tls: is_set(source.access.remote.insecure_skip_tls_verify),
+        },
+        guessed: Guessed {
+            definition: true,
+            url: url.is_none(),
         },
     }
 }
@@ -334,7 +387,15 @@ fn check_one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
 }
 
 fn cases(folder: &Path) -> Result<Vec<Map<String, Value>>> {
-    let mut cases = vec![Map::new()];
+    Ok(named_cases(folder)?
+        .into_iter()
+        .map(|(_, values)| values)
+        .collect())
+}
+
+/// The values that a chart is rendered with, and what they are called.
+fn named_cases(folder: &Path) -> Result<Vec<(String, Map<String, Value>)>> {
+    let mut cases = vec![("its defaults".to_owned(), Map::new())];
     let Ok(entries) = fs::read_dir(folder.join("ci")) else {
         return Ok(cases);
     };
@@ -347,7 +408,7 @@ fn cases(folder: &Path) -> Result<Vec<Map<String, Value>>> {
         name.ends_with("values.yaml") || name.ends_with("values.yml")
     };
     for file in files.iter().filter(|file| is_values(file)) {
-        cases.extend(values::of_file(file));
+        cases.extend(values::of_file(file).map(|values| (file.display().to_string(), values)));
     }
     Ok(cases)
 }

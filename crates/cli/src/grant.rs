@@ -15,8 +15,9 @@ use clap::Args;
 use cluster::{ObjectId, Served};
 use composition::chart_of;
 use kube::ResourceExt as _;
+use serde_json::Map;
 
-use crate::audit::grant::{self, Converted, Granted};
+use crate::audit::grant::{self, Converted, Granted, Rendering};
 use crate::audit::rendered_roles;
 use crate::release::flags::{Connection, Output};
 use crate::release::session;
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &Grant) -> Result<()> {
         let converted = Converted::of(
             examined.granted(&definition),
             &examined.scan,
+            &examined.rendering,
             &allowed,
             &own_roles,
             kind_of,
@@ -105,6 +107,8 @@ pub(crate) fn annotated(definition: &CompositionDefinition) -> Result<Allowed> {
 pub(crate) struct Examined {
     chart: Arc<LoadedChart>,
     scan: Scan,
+    /// With the chart's defaults.
+    rendering: Rendering,
 }
 
 impl Examined {
@@ -123,8 +127,16 @@ impl Examined {
         );
         let chart = charts.get(&spec).await?;
         let scanned = chart.clone();
-        let scan = on_large_stack(move || Ok(scan(scanned.chart())))?;
-        Ok(Self { chart, scan })
+        let (scan, rendering) = on_large_stack(move || {
+            let scan = scan(scanned.chart());
+            let rendering = Rendering::of(&scanned.engine, &Map::new(), &scan, None);
+            Ok((scan, rendering))
+        })?;
+        Ok(Self {
+            chart,
+            scan,
+            rendering,
+        })
     }
 
     fn granted(&self, definition: &CompositionDefinition) -> Granted {
@@ -157,6 +169,7 @@ impl Examined {
         Ok(grant::Grant::needed(
             self.granted(definition),
             &self.scan,
+            &self.rendering,
             &allowed,
         ))
     }

@@ -14,7 +14,7 @@ use crate::progress;
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn print(error: &anyhow::Error) {
     progress::clear();
-    eprintln!("Error: {}", shortened(format_args!("{error:#}")));
+    eprintln!("Error: {}", chained(error));
     let failure = error
         .chain()
         .find_map(|link| match link.downcast_ref::<engine::Error>() {
@@ -27,6 +27,19 @@ pub(crate) fn print(error: &anyhow::Error) {
     if error.chain().any(is_of_rendering) {
         eprintln!("\nUse --debug flag to render out invalid YAML");
     }
+}
+
+/// An error with its causes. Some errors of libraries end with the text of their cause, which is told once.
+fn chained(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for link in error.chain().map(shortened) {
+        if text.is_empty() {
+            text = link;
+        } else if !text.ends_with(&format!(": {link}")) {
+            text = shortened(format_args!("{text}: {link}"));
+        }
+    }
+    text
 }
 
 /// Prints to standard output.
@@ -101,6 +114,17 @@ fn shown(position: &Position) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::other("no such file");
+        let told = |error: anyhow::Error| chained(&error.context("could not start"));
+        assert_eq!(told(cause().into()), "could not start: no such file");
+        let repeating = anyhow::Error::new(cause()).context("failed to read: no such file");
+        assert_eq!(told(repeating), "could not start: failed to read: no such file");
+        let quoted = told(anyhow::anyhow!("n".repeat(1 << 20)));
+        assert_eq!(quoted.len(), api::message::LONGEST);
+    }
 
     #[test]
     fn the_marker_is_below_the_expression() {

@@ -755,3 +755,88 @@ fn the_annotation_does_not_allow_what_policies_refuse() {
         ]
     );
 }
+
+#[test]
+fn what_the_scan_does_not_know_may_be_what_is_granted() {
+    use scan::{Name, RoleRef, Subject};
+
+    let known = |text: &str| Name::Known(text.into());
+    let binding = |name: Name, subject: Name| scan::Binding {
+        name,
+        namespace: None,
+        role: RoleRef {
+            kind: known("ClusterRole"),
+            name: known("view"),
+        },
+        subjects: [Subject {
+            kind: known("ServiceAccount"),
+            name: subject,
+            namespace: Some(known("<namespace>")),
+        }]
+        .into(),
+    };
+    let rule = |name: Name| scan::Rule {
+        verbs: set(["get"]),
+        groups: set([""]),
+        resources: set(["secrets"]),
+        names: Some([name].into()),
+        ..scan::Rule::default()
+    };
+    let granted = consent(|spec| {
+        spec.rules = vec![GrantedRule {
+            verbs: texts(["get"]),
+            api_groups: texts([""]),
+            resources: texts(["secrets"]),
+            resource_names: texts(["<release>-ca"]),
+            ..GrantedRule::default()
+        }];
+        spec.bindings = vec![GrantedBinding {
+            kind: BindingKind::ClusterRoleBinding,
+            name: "web".into(),
+            namespace: None,
+            role_ref: GrantedRole {
+                kind: RoleKind::ClusterRole,
+                name: "view".into(),
+            },
+            subjects: vec![GrantedSubject {
+                kind: SubjectKind::ServiceAccount,
+                name: "web".into(),
+                namespace: None,
+            }],
+        }];
+    });
+    let allowed = Allowed::default().and(granted);
+    let needs = |rule: scan::Rule, binding: scan::Binding| {
+        let scan = Scan {
+            role_rules: [rule].into(),
+            bindings: [binding].into(),
+            ..Scan::default()
+        };
+        Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system")
+            .needs
+            .len()
+    };
+    let (own, other) = (known("<release>-ca"), known("other"));
+    for (name, account) in [
+        (known("web"), known("web")),
+        (Name::Unknown, known("web")),
+        (known("web"), Name::Unknown),
+    ] {
+        assert_eq!(
+            needs(rule(own.clone()), binding(name.clone(), account.clone())),
+            0
+        );
+        assert_eq!(
+            needs(rule(Name::Unknown), binding(name.clone(), account.clone())),
+            0
+        );
+        assert_eq!(needs(rule(other.clone()), binding(name, account)), 1);
+    }
+    for (name, account) in [
+        (known("a"), known("web")),
+        (Name::Unknown, known("a")),
+        (known("a"), Name::Unknown),
+    ] {
+        assert_eq!(needs(rule(own.clone()), binding(name, account)), 1);
+    }
+}

@@ -64,6 +64,10 @@ pub struct Scan {
     pub bindings: BTreeSet<Binding>,
     /// Names of the Namespaces in the chart, where they are literal.
     pub created_namespaces: BTreeSet<String>,
+    /// Where those of its rules are that have an unknown name: `file:line` of the first that is like this.
+    pub rule_places: BTreeMap<Rule, String>,
+    /// Where its bindings are: `file:line` of the first that is like this.
+    pub binding_places: BTreeMap<Binding, String>,
     /// What could not be determined, and where.
     pub unresolved: BTreeSet<Unresolved>,
 }
@@ -232,7 +236,7 @@ impl Scan {
                     self.note_all(path, line, unknown);
                 }
                 Finding::Object { kind, parts, line } => {
-                    let unknown = self.take_object(&kind, &parts, Reader::new(walk));
+                    let unknown = self.take_object(&kind, &parts, (path, line), Reader::new(walk));
                     self.note_all(path, line, unknown);
                 }
                 Finding::Unknown { hole, line } => {
@@ -261,6 +265,10 @@ impl Scan {
             self.note(path, line, what.to_owned());
             return;
         }
+        if rule.has_unknown() {
+            let place = self.rule_places.entry(rule.clone());
+            place.or_insert_with(|| format!("{path}:{line}"));
+        }
         let lines = rule.lines();
         if kind != Some("ClusterRole") {
             self.rules.extend(lines.iter().cloned());
@@ -273,7 +281,13 @@ impl Scan {
     }
 
     /// Returns what about it is unknown.
-    fn take_object(&mut self, kind: &str, parts: &Parts, mut reader: Reader<'_, '_>) -> BTreeSet<String> {
+    fn take_object(
+        &mut self,
+        kind: &str,
+        parts: &Parts,
+        (path, line): (&str, usize),
+        mut reader: Reader<'_, '_>,
+    ) -> BTreeSet<String> {
         let (names, namespaces) = reader.place(&parts.metadata);
         let literal = namespaces.iter().filter_map(Name::literal);
         self.namespaces.extend(literal.map(str::to_owned));
@@ -286,6 +300,8 @@ impl Scan {
                         reader.unknown.insert(what.to_owned());
                         break;
                     }
+                    let place = self.binding_places.entry(binding.clone());
+                    place.or_insert_with(|| format!("{path}:{line}"));
                     self.bindings.insert(binding);
                 }
             }

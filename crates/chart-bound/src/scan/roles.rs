@@ -96,6 +96,11 @@ impl Rule {
         }
         lines
     }
+
+    /// True when a name in it is unknown.
+    pub fn has_unknown(&self) -> bool {
+        self.names.iter().flatten().any(|name| *name == Name::Unknown)
+    }
 }
 
 /// The `aggregationRule` of a cluster role: it has the rules of all cluster roles with these labels.
@@ -125,6 +130,28 @@ impl Binding {
             Some(_) => "RoleBinding",
             None => "ClusterRoleBinding",
         }
+    }
+
+    /// True when anything in it is unknown.
+    pub fn has_unknown(&self) -> bool {
+        let subjects = self.subjects.iter().flat_map(|subject| {
+            let Subject {
+                kind,
+                name,
+                namespace,
+            } = subject;
+            [Some(kind), Some(name), namespace.as_ref()]
+        });
+        [
+            Some(&self.name),
+            self.namespace.as_ref(),
+            Some(&self.role.kind),
+            Some(&self.role.name),
+        ]
+        .into_iter()
+        .chain(subjects)
+        .flatten()
+        .any(|name| *name == Name::Unknown)
     }
 }
 

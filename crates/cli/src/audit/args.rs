@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::args::Source;
+use crate::args::{Source, Values};
 
 /// The flags of `kco audit-rbac`.
 #[derive(Debug, Args)]
@@ -28,9 +28,16 @@ pub(crate) struct Audit {
     #[arg(long, conflicts_with_all = ["check", "lookups", "origins"])]
     pub(crate) consents: bool,
     /// Print the grant that each chart needs, the worst entries first, each with what it lets happen: for review and
-    /// for Git.
+    /// for Git. Charts are rendered with their defaults, or with --values and --set, for the names that only a rendering
+    /// knows.
     #[arg(long, conflicts_with_all = ["check", "lookups", "origins", "consents"])]
     pub(crate) grant: bool,
+    /// With --grant: the name of the release, or a part of it. Many charts leave their own name out of names if the release
+    /// has it in its own.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) release: Option<String>,
+    #[command(flatten)]
+    pub(crate) values: Values,
     #[command(flatten)]
     pub(crate) source: Source,
 }

@@ -14,7 +14,7 @@ use helm::chart::Chart;
 use helm::engine::{Engine, Operation, Rendered};
 use serde_json::Value;
 
-use super::{HOME, Skipped, add, cases, for_each_whole, render};
+use super::{HOME, Skipped, add, for_each_whole, named_cases, render};
 use crate::report::out;
 
 /// The totals over all charts.
@@ -76,24 +76,38 @@ fn one(folder: &Path, chart: Chart, counts: &mut Counts) -> Result<()> {
     });
     let defined: super::Defined = defined.collect();
     let engine = Engine::new(chart);
-    let mut held = BTreeMap::new();
+    let mut held: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut renders_ruling = false;
-    for values in cases(folder)? {
-        let Ok(rendered) = render(&engine, &values, &scan, Operation::Install) else {
-            counts.not_rendered += 1;
-            continue;
+    for (case, values) in named_cases(folder)? {
+        let rendered = match render(&engine, &values, &scan, Operation::Install) {
+            Ok(rendered) => rendered,
+            Err(error) => {
+                counts.not_rendered += 1;
+                let why = format!("{error:#}")
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ");
+                out(&format!(
+                    "{}: not rendered with {case}: {why}\n",
+                    folder.display()
+                ))?;
+                continue;
+            }
         };
         for needed in resources(&rendered, &defined) {
             renders_ruling |= is_ruling(&GroupResource::new(&needed.group, &needed.resource));
             if let Some(outside) = bound.outside(HOME, std::slice::from_ref(&needed)) {
                 held.entry(reason(&outside))
-                    .or_insert_with(|| outside.to_string());
+                    .or_default()
+                    .insert(outside.to_string());
             }
         }
     }
-    for (reason, why) in &held {
+    for (reason, objects) in &held {
         *counts.by_reason.entry(reason).or_default() += 1;
-        out(&format!("{}: {reason}: {why}\n", folder.display()))?;
+        for why in objects {
+            out(&format!("{}: {reason}: {why}\n", folder.display()))?;
+        }
     }
     let reasons: BTreeSet<&str> = held.keys().copied().collect();
     let before = reasons.iter().any(|reason| *reason != RULING);
@@ -115,12 +129,19 @@ fn reason(outside: &Outside) -> &'static str {
     }
 }
 
-/// What a rendering needs written.
+/// What a rendering needs written, the definitions in `crds/` included.
 fn resources(rendered: &Rendered, defined: &super::Defined) -> Vec<Resource> {
     let manifests = rendered.manifests.iter().map(|manifest| &manifest.text);
     let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    let crds: Vec<String> = rendered
+        .crds
+        .iter()
+        .map(|crd| String::from_utf8_lossy(&crd.data).into_owned())
+        .collect();
+    let crds = crds.iter().flat_map(|text| helm::manifest::split(text));
+    let texts = manifests.chain(hooks).map(String::as_str).chain(crds);
     let mut found = Vec::new();
-    for text in manifests.chain(hooks) {
+    for text in texts {
         let Ok(object) = helm::yaml::parse_typed(text.as_bytes()) else {
             continue;
         };

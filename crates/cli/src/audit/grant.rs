@@ -3,24 +3,30 @@
 
 mod consented;
 mod converted;
+mod danger;
 mod entries;
+mod fit;
+mod rendered;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use api::definition::ChartSource;
-use api::grant::{DefinitionRef, GrantedChart};
+use api::grant::{ChartGrant, DefinitionRef, GrantedChart};
 use chart_bound::Allowed;
-use chart_bound::scan::Scan;
+use chart_bound::grant::{Applicant, Consent, MAX_TEXT};
+use chart_bound::scan::{Rule, Scan};
 use serde_json::{Value, json};
 
 use self::entries::{Danger, Entry};
+use self::fit::is_too_long;
 use crate::release::args::Format;
 use crate::release::output;
-use crate::report::out;
+use crate::report::{out, warn};
 
 pub(crate) use self::converted::Converted;
+pub(crate) use self::rendered::Rendering;
 
 /// Whom a grant is for.
 #[derive(Debug, Clone)]
@@ -33,6 +39,17 @@ pub(crate) struct Granted {
     pub(crate) title: String,
     /// The chart.
     pub(crate) chart: GrantedChart,
+    /// What is a guess, which people have to replace.
+    pub(crate) guessed: Guessed,
+}
+
+/// What of a grant is a guess.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Guessed {
+    /// Namespace and name of the definition.
+    pub(crate) definition: bool,
+    /// The address of the chart.
+    pub(crate) url: bool,
 }
 
 impl Granted {
@@ -44,6 +61,7 @@ impl Granted {
             title: format!("{chart_name} {version}"),
             definition,
             chart,
+            guessed: Guessed::default(),
         }
     }
 }
@@ -67,20 +85,41 @@ pub(crate) fn chart_of(source: &ChartSource, version: &str, digest: Option<&str>
 pub(crate) struct Grant {
     /// The comment above it.
     intro: String,
+    /// Why the chart was not rendered.
+    refused: Option<String>,
     granted: Granted,
     labels: BTreeSet<String>,
-    /// What no grant allows.
+    /// What no grant allows, and what has to be said besides.
     impossible: Vec<String>,
     sections: Vec<(&'static str, Vec<Entry>)>,
+    /// Entries that cannot be granted as they are.
+    left_out: Vec<LeftOut>,
+}
+
+/// An entry that cannot be granted as it is.
+#[derive(Debug)]
+struct LeftOut {
+    section: &'static str,
+    entry: Entry,
+    why: String,
+}
+
+/// One `ChartGrant`: as much of a grant as fits.
+struct Part<'g> {
+    labels: Vec<&'g String>,
+    sections: Vec<(&'static str, &'g [Entry])>,
 }
 
 impl Grant {
-    /// What a chart needs and nobody consents to yet.
-    pub(crate) fn needed(granted: Granted, scan: &Scan, allowed: &Allowed) -> Self {
+    /// What a chart needs and nobody consents to yet, by its scan and by what it renders.
+    pub(crate) fn needed(granted: Granted, scan: &Scan, rendering: &Rendering, allowed: &Allowed) -> Self {
+        let nothing = Scan::default();
+        let rendered = rendering.found.as_ref().unwrap_or(&nothing);
         let labels = entries::all_rules(scan)
+            .chain(entries::all_rules(rendered))
             .flat_map(|rule| &rule.aggregated_to)
             .map(|label| label.split('=').next().unwrap_or_default())
-            .filter(|label| !allowed.rbac.labels.contains(*label));
+            .filter(|label| !allowed.rbac.labels.contains(*label) && !label.contains('?'));
         let aggregations = scan.aggregations.iter().map(|aggregation| {
             let labels: Vec<String> = aggregation
                 .labels
@@ -93,38 +132,144 @@ impl Grant {
             )
         });
         let rest = consented::without(scan, allowed);
+        let mut wanted = consented::without(rendered, allowed);
+        // The annotation for roles may be for lines with unknown names.
+        let consented: BTreeSet<&Rule> = entries::all_rules(scan)
+            .filter(|rule| !rest.role_rules.contains(rule) && !rest.cluster_role_rules.contains(rule))
+            .collect();
+        let is_new = |rule: &Rule| !consented.iter().any(|known| rendered::is_within(rule, known));
+        wanted.role_rules.retain(is_new);
+        wanted.cluster_role_rules.retain(is_new);
+        let unscanned = rendered::unscanned(scan, rendered);
+        let mut kinds = entries::kinds(&rest);
+        kinds.extend(entries::unscanned(
+            unscanned.filter(|kind| consented::is_kind_outside(kind, scan, allowed)),
+        ));
+        let rest = rendered::merged(rest, rendered, &wanted);
+        let was_rendered = rendering.found.is_some();
         let grant = Self {
-            intro: format!(
-                "What chart {} needs beyond what every chart may have, the worst first. Grant what you want it to\nhave: each \
-                 entry counts as a whole, or not at all.",
-                granted.title
-            ),
+            intro: intro(&granted.title, rendering),
+            refused: rendering.refused.clone(),
             granted,
             labels: labels.map(str::to_owned).collect(),
             impossible: aggregations.collect(),
             sections: vec![
-                ("kinds", entries::kinds(&rest)),
-                ("rules", entries::rules(&rest)),
-                ("bindings", entries::bindings(&rest)),
+                ("kinds", kinds),
+                (
+                    "rules",
+                    entries::rules(&rest, |rule| {
+                        !was_rendered || rendered::is_rule_rendered(rule, rendered)
+                    }),
+                ),
+                (
+                    "bindings",
+                    entries::bindings(&rest, |binding| {
+                        !was_rendered || rendered::is_binding_rendered(binding, rendered)
+                    }),
+                ),
                 ("namespaces", entries::namespaces(&rest)),
             ],
+            left_out: Vec::new(),
         };
-        grant.sorted()
+        grant.noting_cuts(&rendering.cut).finished()
     }
 
-    fn sorted(mut self) -> Self {
-        self.sections.retain(|(_, entries)| !entries.is_empty());
-        for (_, entries) in &mut self.sections {
-            entries.sort_by_key(|entry| entry.danger);
+    /// Says where a name is one that the chart cuts.
+    fn noting_cuts(mut self, cut: &BTreeSet<String>) -> Self {
+        for entry in self.sections.iter_mut().flat_map(|(_, entries)| entries) {
+            let text = entry.value.to_string();
+            if cut.iter().any(|name| text.contains(&json!(name).to_string())) {
+                entry.why += ". The chart cuts a long name in it, which is another one for other names of release and namespace: \
+                             write it as kco template prints it for yours";
+            }
         }
+        self
+    }
+
+    /// Each entry once, the worst first, and without those that cannot be granted.
+    fn finished(mut self) -> Self {
+        for (section, entries) in &mut self.sections {
+            entries.sort_by_key(|entry| (entry.danger, !entry.is_rendered));
+            let mut seen = BTreeSet::new();
+            entries.retain(|entry| seen.insert(entry.value.to_string()));
+            let refused = entries.extract_if(.., |entry| fit::refusal(section, &entry.value).is_some());
+            let left_out = refused.map(|entry| LeftOut {
+                section,
+                why: fit::refusal(section, &entry.value).unwrap_or_default(),
+                entry,
+            });
+            self.left_out.extend(left_out);
+        }
+        if self.is_too_long() {
+            for (section, entries) in &mut self.sections {
+                let left_out = entries.extract_if(.., |entry| !entry.is_rendered).map(|entry| LeftOut {
+                    section,
+                    entry,
+                    why: format!("it is not rendered with these values, and all together are longer than {MAX_TEXT} bytes"),
+                });
+                self.left_out.extend(left_out);
+            }
+        }
+        if self.is_too_long() {
+            self.impossible.push(format!(
+                "The rules and bindings are longer than {MAX_TEXT} bytes: take out some, since none of them counts otherwise."
+            ));
+        }
+        self.left_out.sort_by_key(|left_out| left_out.entry.danger);
+        self.sections.retain(|(_, entries)| !entries.is_empty());
         self.sections
             .sort_by_key(|(_, entries)| entries.first().map_or(Danger::Reads, |entry| entry.danger));
         self
     }
 
-    /// True when there is nothing to grant.
+    /// True when its rules and bindings are so long that none of them would count.
+    fn is_too_long(&self) -> bool {
+        let has = |section: &str| {
+            self.sections
+                .iter()
+                .any(|(name, entries)| *name == section && !entries.is_empty())
+        };
+        let GrantedChart {
+            url, repo, versions, ..
+        } = &self.granted.chart;
+        let source = ChartSource {
+            url: url.clone(),
+            repo: repo.clone(),
+            ..ChartSource::default()
+        };
+        let to = Applicant {
+            namespace: &self.granted.definition.namespace,
+            name: &self.granted.definition.name,
+            source: &source,
+            version: versions.first().map(String::as_str).unwrap_or_default(),
+            digest: self.granted.chart.digest.as_deref().unwrap_or_default(),
+        };
+        let Ok(grants) = self.objects() else { return false };
+        let grants: Vec<ChartGrant> = grants
+            .into_iter()
+            .filter_map(|grant| serde_json::from_value(grant).ok())
+            .collect();
+        let counts = !Consent::of(&grants, to).rbac.is_empty();
+        (has("rules") || has("bindings")) && !counts
+    }
+
+    /// True when there is nothing to grant, and nothing that cannot be granted either.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sections.is_empty() && self.labels.is_empty()
+        !self.has_entries() && self.impossible.is_empty() && self.left_out.is_empty()
+    }
+
+    /// True when nothing is needed with the values at hand, and only with others something may be.
+    pub(crate) fn is_only_possible(&self) -> bool {
+        let is_open = |left_out: &LeftOut| left_out.entry.at.is_some();
+        !self.has_entries()
+            && self.refused.is_none()
+            && self.impossible.is_empty()
+            && !self.left_out.is_empty()
+            && self.left_out.iter().all(is_open)
+    }
+
+    fn has_entries(&self) -> bool {
+        !self.sections.is_empty() || !self.labels.is_empty()
     }
 
     /// Name and version of the chart.
@@ -142,6 +287,10 @@ impl Grant {
         if !self.labels.is_empty() {
             counts.push(format!("aggregation labels {}", self.labels.len()));
         }
+        let others = self.impossible.len() + self.left_out.len();
+        if others > 0 {
+            counts.push(format!("cannot be printed {others}"));
+        }
         let worst = self.sections.first().and_then(|(_, entries)| entries.first());
         match worst {
             Some(worst) => format!("{}; the worst {}", counts.join(", "), printable(&worst.why)),
@@ -149,50 +298,130 @@ impl Grant {
         }
     }
 
-    /// The grant as YAML, with a comment for each entry.
+    /// The grant as YAML, with a comment for each entry; several documents if it has more entries than one grant may have.
     ///
     /// # Errors
     /// When YAML cannot be written.
     pub(crate) fn yaml(&self) -> Result<String> {
+        let mut text = String::new();
+        if self.has_entries() {
+            let parts = self.parts();
+            let count = parts.len();
+            let mut documents = Vec::new();
+            for (number, part) in parts.into_iter().enumerate() {
+                let mut document = String::new();
+                if number == 0 {
+                    comment(&mut document, "", &self.intro);
+                    comment(&mut document, "", &self.worst());
+                }
+                if count > 1 {
+                    let _ = writeln!(
+                        document,
+                        "# Part {} of {count}: together they are the grant.",
+                        number + 1
+                    );
+                }
+                documents.push(document + &self.part_text(number, &part)?);
+            }
+            text += &documents.join("---\n");
+        } else if self.is_empty() {
+            let _ = writeln!(text, "# {} needs no ChartGrant.", printable(self.title()));
+        } else if self.is_only_possible() {
+            let _ = writeln!(
+                text,
+                "# No grant can be printed for {}: it may need one, but values decide which.",
+                printable(self.title())
+            );
+        } else {
+            let _ = writeln!(text, "# No grant can be printed for {}:", printable(self.title()));
+            if let Some(why) = &self.refused {
+                comment(&mut text, "", &not_rendered(why));
+            }
+        }
+        for impossible in &self.impossible {
+            comment(&mut text, "", impossible);
+        }
+        text += &self.left_out_text();
+        Ok(text)
+    }
+
+    /// The worst entries of all sections.
+    fn worst(&self) -> String {
+        let mut found = Vec::new();
+        for (section, entries) in &self.sections {
+            for entry in entries.iter().filter(|entry| entry.danger == Danger::Cluster) {
+                let line = format!("\n  {section}: {}", entry.why);
+                if !found.contains(&line) {
+                    found.push(line);
+                }
+            }
+        }
+        if found.is_empty() {
+            return String::new();
+        }
+        format!("With these, the chart controls the cluster:{}", found.concat())
+    }
+
+    /// As many grants as its entries need.
+    fn parts(&self) -> Vec<Part<'_>> {
+        let labels: Vec<&String> = self.labels.iter().collect();
+        let longest = self.sections.iter().map(|(_, entries)| entries.len()).max();
+        let count = longest
+            .unwrap_or_default()
+            .div_ceil(fit::ENTRIES)
+            .max(labels.len().div_ceil(fit::LABELS));
+        let part = |number: usize| Part {
+            labels: labels
+                .chunks(fit::LABELS)
+                .nth(number)
+                .unwrap_or_default()
+                .to_vec(),
+            sections: self
+                .sections
+                .iter()
+                .filter_map(|(section, entries)| Some((*section, entries.chunks(fit::ENTRIES).nth(number)?)))
+                .collect(),
+        };
+        (0..count).map(part).collect()
+    }
+
+    fn part_text(&self, number: usize, part: &Part<'_>) -> Result<String> {
         let Granted {
             name,
             definition,
-            title,
+            title: _,
             chart,
+            guessed,
         } = &self.granted;
-        if self.is_empty() {
-            return Ok(format!("# {} needs no ChartGrant.\n", printable(title)));
-        }
+        let name = match number {
+            0 => name.clone(),
+            _ => format!("{name}-{}", number + 1),
+        };
         let mut text = String::new();
-        for line in self.intro.lines() {
-            let _ = writeln!(text, "# {}", printable(line));
-        }
+        let replace = if guessed.definition { " # REPLACE" } else { "" };
         let _ = write!(
             text,
             "apiVersion: kco.krateo.io/v1alpha1\nkind: ChartGrant\nmetadata:\n  name: {}\nspec:\n  \
-             # The CompositionDefinition; it need not exist yet.\n  definition:\n    namespace: {}\n    name: {}\n",
+             # The CompositionDefinition; it need not exist yet.\n  definition:\n    namespace: {}{replace}\n    name: {}{replace}\n",
             json!(name),
             json!(definition.namespace),
             json!(definition.name),
         );
-        text += &chart_text(chart);
-        if !self.labels.is_empty() {
+        text += &chart_text(chart, *guessed);
+        if !part.labels.is_empty() {
             text += "  # Rules of the chart's roles become part of these roles of the cluster: whoever has those gets them.\n";
-            let _ = writeln!(text, "  aggregationLabels: {}", json!(self.labels));
+            let _ = writeln!(text, "  aggregationLabels: {}", json!(part.labels));
         }
-        for impossible in &self.impossible {
-            let _ = writeln!(text, "  # {}", printable(impossible));
-        }
-        for (section, entries) in &self.sections {
+        for (section, entries) in &part.sections {
             let _ = writeln!(text, "  {section}:");
-            for Entry {
-                danger: _,
-                why,
-                value,
-            } in entries
-            {
-                let _ = writeln!(text, "    # {}", printable(why));
-                let yaml = helm::yaml::to_string(value).context("could not write YAML")?;
+            for entry in *entries {
+                let note = if entry.is_rendered {
+                    ""
+                } else {
+                    ". Not rendered with these values"
+                };
+                let _ = writeln!(text, "    # {}{note}", printable(&entry.why));
+                let yaml = helm::yaml::to_string(&entry.value).context("could not write YAML")?;
                 for (number, line) in yaml.trim_end().lines().enumerate() {
                     text += if number == 0 { "    - " } else { "      " };
                     text += line;
@@ -203,12 +432,97 @@ impl Grant {
         Ok(text)
     }
 
-    /// The grant as an object.
+    /// The entries that cannot be granted as they are, as comments.
+    fn left_out_text(&self) -> String {
+        if self.left_out.is_empty() {
+            return String::new();
+        }
+        let mut text = String::from("# Left out, and why:\n");
+        let mut places = BTreeSet::new();
+        for left_out in &self.left_out {
+            let LeftOut { section, entry, why } = left_out;
+            let is_alike = |other: &&LeftOut| {
+                other.entry.at.is_some() && other.entry.at == entry.at && other.section == *section
+            };
+            let at = match &entry.at {
+                Some(at) if !places.insert((section, at)) => continue,
+                Some(at) => match self.left_out.iter().filter(is_alike).count() {
+                    1 => format!(" ({at})"),
+                    count => format!(" ({at}, the first of {count} alternatives)"),
+                },
+                None => String::new(),
+            };
+            let line = format!("{section}: {}{at}: {why}", entry.why);
+            comment(&mut text, "", &printable(&line));
+            comment(&mut text, "", &format!("  - {}", entry.value));
+        }
+        if !places.is_empty() {
+            text += "# Render with your values (--values, --set) to see what stands in the place of ?, or replace it yourself.\n";
+        }
+        text
+    }
+
+    /// The grant as objects.
     ///
     /// # Errors
     /// When YAML cannot be written.
-    pub(crate) fn object(&self) -> Result<Value> {
-        helm::yaml::parse_typed(self.yaml()?.as_bytes()).context("could not read the grant")
+    pub(crate) fn objects(&self) -> Result<Vec<Value>> {
+        let parts = self.parts();
+        let objects = parts.iter().enumerate().map(|(number, part)| {
+            let text = self.part_text(number, part)?;
+            helm::yaml::parse_typed(text.as_bytes()).context("could not read the grant")
+        });
+        objects.collect()
+    }
+
+    /// What there is to say besides the objects.
+    fn notes(&self) -> impl Iterator<Item = String> {
+        let left_out = self.left_out.iter().map(|left_out| {
+            let LeftOut { section, entry, why } = left_out;
+            format!("{section}: {}: {why}", entry.why)
+        });
+        let notes = self.impossible.iter().cloned().chain(left_out);
+        notes.map(|note| format!("{}: {}", printable(self.title()), printable(&note)))
+    }
+}
+
+/// The comment above what a chart needs.
+fn intro(title: &str, rendering: &Rendering) -> String {
+    let text = format!(
+        "What chart {title} needs beyond what every chart may have. Grant what you want it to have: each entry counts as\na \
+         whole, or not at all. The worst come first: sections by their worst entry, and entries within them.\n"
+    );
+    match rendering {
+        Rendering {
+            refused: Some(why), ..
+        } => text + &not_rendered(why),
+        Rendering {
+            found: Some(_),
+            release: Some(release),
+            ..
+        } => format!(
+            "{text}<release> stands for the name of the release. Names are those of a release that has {release} in its name."
+        ),
+        Rendering { found: Some(_), .. } => format!(
+            "{text}<release> stands for the name of the release. Names are those that the chart renders with these values, for a\n\
+             release that is called like the chart, or has its name in its own, and for any other."
+        ),
+        Rendering { .. } => text.trim_end().to_owned(),
+    }
+}
+
+fn not_rendered(why: &str) -> String {
+    let why: Vec<&str> = why.split_whitespace().collect();
+    format!(
+        "The chart does not render with these values, so names that it computes are left out: {}\nTry others: --values, --set.",
+        why.join(" ")
+    )
+}
+
+/// Adds a text as comments.
+fn comment(text: &mut String, indent: &str, lines: &str) {
+    for line in lines.lines() {
+        let _ = writeln!(text, "{indent}# {}", printable(line));
     }
 }
 
@@ -220,7 +534,7 @@ fn printable(text: &str) -> String {
     )
 }
 
-fn chart_text(chart: &GrantedChart) -> String {
+fn chart_text(chart: &GrantedChart, guessed: Guessed) -> String {
     let GrantedChart {
         url,
         repo,
@@ -229,8 +543,9 @@ fn chart_text(chart: &GrantedChart) -> String {
         plain_http,
         insecure_skip_verify_tls,
     } = chart;
+    let replace = if guessed.url { " # REPLACE" } else { "" };
     let mut text = format!(
-        "  chart:\n    # spec.chart.url of the definition.\n    url: {}\n",
+        "  chart:\n    # spec.chart.url of the definition.\n    url: {}{replace}\n",
         json!(url)
     );
     let fields = [
@@ -262,8 +577,11 @@ pub(crate) fn print(format: Format, grants: &[Grant]) -> Result<()> {
             out(&texts.join("---\n"))
         }
         Format::Json => {
-            let items = grants.iter().map(Grant::object).collect::<Result<Vec<_>>>()?;
-            let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+            let items = grants.iter().map(Grant::objects).collect::<Result<Vec<_>>>()?;
+            for note in grants.iter().flat_map(Grant::notes) {
+                warn(&note);
+            }
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items.concat()});
             output::print(format, &list, String::new)
         }
     }
@@ -272,7 +590,7 @@ pub(crate) fn print(format: Format, grants: &[Grant]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use chart_bound::grant::{Applicant, Consent};
-    use chart_bound::scan::{Binding, Kind, NAMESPACE, Name, RoleRef, Rule, Subject};
+    use chart_bound::scan::{Binding, Kind, NAMESPACE, Name, RoleRef, Subject};
 
     use super::*;
 
@@ -298,7 +616,7 @@ mod tests {
             versions: vec!["1.2.3".into()],
             ..GrantedChart::default()
         };
-        Grant::needed(granted(chart), scan, allowed)
+        Grant::needed(granted(chart), scan, &Rendering::default(), allowed)
     }
 
     fn told(scan: &Scan) -> String {
@@ -407,21 +725,39 @@ mod tests {
             ..Scan::default()
         };
         let text = told(&scan);
-        assert!(text.contains("replace ? by what you set"), "{text}");
+        assert!(
+            text.starts_with("# No grant can be printed for web 1.2.3:"),
+            "{text}"
+        );
+        assert!(
+            text.contains("values decide what stands in the place of ?"),
+            "{text}"
+        );
+        assert!(!of_web(&scan, &Allowed::default()).is_empty());
+        assert!(of_web(&scan, &Allowed::default()).objects().unwrap().is_empty());
     }
 
     #[test]
     fn a_chart_cannot_end_a_comment() {
-        let scan = Scan {
-            bindings: [Binding {
+        let binding = |role: &str| Binding {
+            name: known("a"),
+            namespace: None,
+            role: RoleRef {
+                kind: known("ClusterRole"),
+                name: known(role),
+            },
+            subjects: [Subject {
+                kind: known("ServiceAccount"),
                 name: known("a"),
                 namespace: None,
-                role: RoleRef {
-                    kind: known("ClusterRole"),
-                    name: known("view\n  rules:\n  - {verbs: ['*'], apiGroups: ['*'], resources: ['*']}"),
-                },
-                subjects: BTreeSet::new(),
             }]
+            .into(),
+        };
+        let scan = Scan {
+            bindings: [
+                binding("view\n  rules:\n  - {verbs: ['*'], apiGroups: ['*'], resources: ['*']}"),
+                binding("view"),
+            ]
             .into(),
             ..Scan::default()
         };

@@ -78,8 +78,9 @@ pub(super) fn check(
             }
             "RoleBinding" | "ClusterRoleBinding" => {
                 counts.bindings += 1;
-                let binding = binding(&object);
-                if scan.bindings.iter().any(|known| covers(known, &binding)) {
+                let binding = binding(&object, HOME);
+                let is_found = |known: &Binding| covers(known, &binding, AUDITED, HOME);
+                if scan.bindings.iter().any(is_found) {
                     continue;
                 }
                 told.push(format!("missed {kind} {} of {path}", binding.name));
@@ -171,11 +172,12 @@ fn lines(role: &Value) -> BTreeSet<String> {
     lines
 }
 
-fn binding(object: &Value) -> Binding {
+/// A binding that was rendered for a release in this namespace.
+pub(super) fn binding(object: &Value, home: &str) -> Binding {
     let name = |value: &Value| Name::Known(value.as_str().unwrap_or_default().to_owned());
     let given = |value: &Value| value.as_str().map(|text| Name::Known(text.to_owned()));
     let is_of_cluster = object["kind"] == "ClusterRoleBinding";
-    let namespace = given(&object["metadata"]["namespace"]).unwrap_or_else(|| Name::Known(HOME.to_owned()));
+    let namespace = given(&object["metadata"]["namespace"]).unwrap_or_else(|| Name::Known(home.to_owned()));
     Binding {
         name: name(&object["metadata"]["name"]),
         namespace: (!is_of_cluster).then_some(namespace),
@@ -196,12 +198,12 @@ fn binding(object: &Value) -> Binding {
     }
 }
 
-/// True when a binding that the scan found is one that was rendered.
-fn covers(found: &Binding, rendered: &Binding) -> bool {
+/// True when a binding that the scan found is one that was rendered for this release.
+pub(super) fn covers(found: &Binding, rendered: &Binding, release: &str, home: &str) -> bool {
     let is = |found: &Name, rendered: &Name| match (found, rendered) {
         (Name::Unknown, _) => true,
         (Name::Known(found), Name::Known(rendered)) => {
-            found.replace(RELEASE, AUDITED).replace(NAMESPACE, HOME) == *rendered
+            found.replace(RELEASE, release).replace(NAMESPACE, home) == *rendered
         }
         (Name::Known(_), Name::Unknown) => false,
     };

@@ -38,10 +38,28 @@ struct Approval {
 
 /// Prints the permissions that wait, and approves them if their digest is given.
 pub(crate) fn run(args: &args::Approve) -> Result<()> {
+    // A mistake in the arguments is told without a cluster, too.
+    find::check_name(&args.one.composition)?;
+    if let Some(digest) = &args.digest {
+        check_digest(digest)?;
+    }
     let approval = session::run(&args.one.connection, async |session| {
         Box::pin(approval(session, args)).await
     })?;
     output::print(args.one.output.output, &approval, || text(&approval))
+}
+
+/// Refuses what cannot be a digest of permissions.
+fn check_digest(typed: &str) -> Result<()> {
+    let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let hex = typed.strip_prefix("sha256:").unwrap_or_default();
+    if hex.len() != 64 || !hex.chars().all(is_digit) {
+        bail!(
+            "{typed:?} is no digest of permissions, which is sha256: and 64 hexadecimal digits: run the command without \
+             --digest to see it"
+        );
+    }
+    Ok(())
 }
 
 async fn approval(session: &Session, args: &args::Approve) -> Result<Approval> {
@@ -195,6 +213,20 @@ mod tests {
         // A digest of an earlier release is none of these.
         assert!(refused(Some(waiting()), "af63bd4c8601b7be").contains("is not the digest"));
         assert!(refused(None, WAITING).contains("approves nothing"));
+    }
+
+    #[test]
+    fn what_is_no_digest_is_refused_without_a_cluster() {
+        check_digest(&format!("sha256:{}", "0a".repeat(32))).unwrap();
+        for wrong in [
+            "",
+            "af63bd4c8601b7be",
+            WAITING,
+            &format!("sha256:{}", "0A".repeat(32)),
+        ] {
+            let error = check_digest(wrong).unwrap_err().to_string();
+            assert!(error.contains("is no digest of permissions"), "{error}");
+        }
     }
 
     #[test]

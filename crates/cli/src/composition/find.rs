@@ -66,6 +66,18 @@ pub(crate) async fn all(
     objects.map(read_labelled).collect()
 }
 
+/// Refuses an argument that names no composition.
+///
+/// # Errors
+/// If it is neither a name nor a type and a name.
+pub(super) fn check_name(typed: &str) -> Result<()> {
+    let mut parts = typed.split('/');
+    if parts.clone().count() > 2 || parts.any(str::is_empty) {
+        bail!("{typed:?} names no composition: write its name, or its type and name as in webs/shop");
+    }
+    Ok(())
+}
+
 /// The composition that the argument names, read as its controller reads it: in the version of its label.
 ///
 /// # Errors
@@ -129,4 +141,20 @@ fn read(object: DynamicObject, resource: &ResourceId) -> Result<Composition> {
     let name = object.metadata.name.clone().unwrap_or_default();
     Composition::read(object, &resource.api_resource())
         .with_context(|| format!("composition {}/{name} cannot be read", resource.plural))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_composition_is_named_with_or_without_its_type() {
+        for right in ["shop", "webs/shop", "webs.composition.krateo.io/shop"] {
+            check_name(right).unwrap();
+        }
+        for wrong in ["", "webs/", "/shop", "team/webs/shop"] {
+            let error = check_name(wrong).unwrap_err().to_string();
+            assert!(error.contains("names no composition"), "{error}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The list of components in an installer's values: parses and validates it, and computes the waves in which its
 //! components come up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use chart_bound::Allowed;
 use chart_bound::allowed_definitions::{is_digest, is_exact};
@@ -141,8 +141,8 @@ pub(crate) struct List {
     pub(crate) insecure_skip_tls_verify: bool,
     /// The features in the values, and whether they are on.
     features: BTreeMap<String, bool>,
-    /// The names in `componentValues`.
-    configured: BTreeSet<String>,
+    /// `componentValues`.
+    configured: BTreeMap<String, Value>,
     /// `registryAuth` is enabled, but user name or password are missing.
     lacks_login: bool,
 }
@@ -173,7 +173,9 @@ impl List {
             features: table("features")
                 .map(|(name, value)| (name.clone(), is_true(value)))
                 .collect(),
-            configured: table("componentValues").map(|(name, _)| name.clone()).collect(),
+            configured: table("componentValues")
+                .map(|(name, values)| (name.clone(), values.clone()))
+                .collect(),
             lacks_login: auth("enabled") && !has_login(values.get("registryAuth")),
         };
         if list.namespace.is_empty() {
@@ -197,6 +199,12 @@ impl List {
         (list, faults)
     }
 
+    /// The values in `componentValues` for a component. Those that the chart of the installer computes are not among them.
+    pub(crate) fn values(&self, component: &Component) -> Map<String, Value> {
+        let values = self.configured.get(&component.name).and_then(Value::as_object);
+        values.cloned().unwrap_or_default()
+    }
+
     /// The faults of the list, each with the component's name and what to do; empty if it can be installed.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -212,7 +220,7 @@ impl List {
             faults.extend(of_fields(component));
             faults.extend(self.of_deps(component, before));
         }
-        let unknown = self.configured.iter().filter(|name| self.get(name).is_none());
+        let unknown = self.configured.keys().filter(|name| self.get(name).is_none());
         faults.extend(unknown.map(|name| {
             format!(
                 "componentValues has {name:?}, and no component has this name: correct the name or remove it"

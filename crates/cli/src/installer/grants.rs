@@ -10,12 +10,13 @@ use api::grant::DefinitionRef;
 use chart_bound::Allowed;
 use chart_bound::grant::{Applicant, Consent};
 use chart_bound::scan::scan;
+use helm::engine::Engine;
 use serde::Serialize;
 
 use super::args::Check;
 use super::components::{Allow, Component, List};
 use super::schema::charts::{self, Fetched, FetchedChart};
-use crate::audit::grant::{self, Grant, Granted};
+use crate::audit::grant::{self, Grant, Granted, Rendering};
 use crate::template::on_large_stack;
 
 /// Components that need a grant, and those of which that is unknown.
@@ -43,7 +44,8 @@ impl Grants {
         let mut grants = Self::default();
         for (component, grant) in each(list, fetched, granted) {
             match grant {
-                Ok(grant) if grant.is_empty() => {}
+                // The values are known.
+                Ok(grant) if grant.is_empty() || grant.is_only_possible() => {}
                 Ok(grant) => grants.needed.push(Needed {
                     component,
                     what: grant.summary(),
@@ -154,8 +156,14 @@ fn needed(
         .and(Consent::of(granted, to));
     let of_grant = grant::chart_of(&source, &component.version, Some(&digest));
     let granted = Granted::new(definition, chart.name(), of_grant);
-    let scan = on_large_stack(move || Ok(scan(&chart)))?;
-    Ok(Grant::needed(granted, &scan, &allowed))
+    let values = list.values(component);
+    // The release is called like the component.
+    let (scan, rendering) = on_large_stack(move || {
+        let scan = scan(&chart);
+        let rendering = Rendering::of(&Engine::new(chart), &values, &scan, Some(&component.name));
+        Ok((scan, rendering))
+    })?;
+    Ok(Grant::needed(granted, &scan, &rendering, &allowed))
 }
 
 /// `spec.chart` of a component's definition, except who fetches it.
@@ -260,7 +268,7 @@ mod tests {
     fn a_grant_names_the_definition_and_covers_what_the_component_needs() {
         let list = list(&json!([component("volume", json!({"chartRepo": "disks"}))]));
         let mut grants = each(&list, vec![fetched("volume", VOLUME)], &[]);
-        let object = grants.next().unwrap().1.unwrap().object().unwrap();
+        let object = grants.next().unwrap().1.unwrap().objects().unwrap().remove(0);
         assert_eq!(object["metadata"]["name"], "krateo-system.volume");
         assert_eq!(
             object["spec"]["chart"],
@@ -278,11 +286,24 @@ mod tests {
     }
 
     #[test]
+    fn names_are_those_of_the_components_release_with_its_values() {
+        let binding = "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n\
+                       metadata: {name: '{{ if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ end }}-{{ .Values.suffix }}'}\n\
+                       roleRef: {kind: Role, name: a}\nsubjects: [{kind: ServiceAccount, name: a}]\n";
+        let values = json!({"ociRepo": "oci://registry.example/charts", "components": [component("web", json!({}))],
+            "componentValues": {"web": {"suffix": "own"}}});
+        let (list, _) = List::read(values.as_object().unwrap());
+        let mut grants = each(&list, vec![fetched("web", binding)], &[]);
+        let object = grants.next().unwrap().1.unwrap().objects().unwrap().remove(0);
+        assert_eq!(object["spec"]["bindings"][0]["name"], "<release>-own");
+    }
+
+    #[test]
     fn a_digest_of_the_entry_is_the_grants() {
         let digest = format!("sha256:{}", "1".repeat(64));
         let list = list(&json!([component("volume", json!({"digest": digest}))]));
         let mut grants = each(&list, vec![fetched("volume", VOLUME)], &[]);
-        let object = grants.next().unwrap().1.unwrap().object().unwrap();
+        let object = grants.next().unwrap().1.unwrap().objects().unwrap().remove(0);
         assert_eq!(object["spec"]["chart"]["digest"], digest);
     }
 

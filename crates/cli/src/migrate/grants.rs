@@ -54,25 +54,26 @@ pub(super) async fn write(session: &Session) -> Result<()> {
     let wanted = wanted(session, &granted).await?;
     let mut written = Vec::new();
     for Wanted { about, grant, .. } in wanted.into_iter().filter(|wanted| wanted.is_held) {
-        let grant = match grant {
-            Ok(grant) if grant.is_empty() => continue,
-            Ok(grant) => grant.object()?,
+        let objects = match grant.and_then(|grant| grant.objects()) {
+            Ok(objects) => objects,
             Err(error) => {
                 warn(&unknown(&about, &error));
                 continue;
             }
         };
-        let name = krateo::name(&grant).to_owned();
-        if granted.iter().any(|there| there.name_any() == name) {
-            warn(&format!(
-                "{about}: ChartGrant {name} exists and does not list all that its chart needs: kco migrate check --grant \
-                 prints that"
-            ));
-            continue;
+        for grant in objects {
+            let name = krateo::name(&grant).to_owned();
+            if granted.iter().any(|there| there.name_any() == name) {
+                warn(&format!(
+                    "{about}: ChartGrant {name} exists and does not list all that its chart needs: kco migrate check --grant \
+                     prints that"
+                ));
+                continue;
+            }
+            let id = ObjectId::of::<ChartGrant>(None, &name)?;
+            session.cluster.apply(&id, &grant, &Apply::by(MANAGER)).await?;
+            written.push(format!("ChartGrant {name}, for {about}"));
         }
-        let id = ObjectId::of::<ChartGrant>(None, &name)?;
-        session.cluster.apply(&id, &grant, &Apply::by(MANAGER)).await?;
-        written.push(format!("ChartGrant {name}, for {about}"));
     }
     tell("granted", &written)
 }
@@ -158,6 +159,14 @@ fn told(wanted: &Wanted) -> Option<Finding> {
     } = wanted;
     match grant {
         Ok(grant) if grant.is_empty() => None,
+        Ok(grant) if grant.is_only_possible() && !is_held => Some(Finding::told(
+            about,
+            format!(
+                "it may want a ChartGrant for chart {}: values decide, and none is needed with the chart's own; --grant says for \
+                 what",
+                grant.title()
+            ),
+        )),
         Ok(grant) => {
             let what = format!(
                 "it will want a ChartGrant for chart {}: {}",
@@ -192,7 +201,7 @@ mod tests {
     use chart_bound::scan::{Kind, Scan};
 
     use super::*;
-    use crate::audit::grant::Granted;
+    use crate::audit::grant::{Granted, Rendering};
 
     fn of(scan: &Scan) -> Wanted {
         let chart = GrantedChart {
@@ -202,7 +211,12 @@ mod tests {
         let granted = Granted::new(DefinitionRef::default(), "web", chart);
         Wanted {
             about: "definition web in namespace team".into(),
-            grant: Ok(Grant::needed(granted, scan, &Allowed::default())),
+            grant: Ok(Grant::needed(
+                granted,
+                scan,
+                &Rendering::default(),
+                &Allowed::default(),
+            )),
             is_held: false,
         }
     }

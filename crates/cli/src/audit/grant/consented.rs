@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use chart_bound::scan::{Rule, Scan};
-use chart_bound::{Allowed, BuiltIn, Resolved};
+use chart_bound::scan::{Kind, Rule, Scan};
+use chart_bound::{Allowed, BuiltIn, Resolved, guess};
 
 /// What nobody consents to yet.
 pub(super) fn without(scan: &Scan, allowed: &Allowed) -> Scan {
@@ -48,6 +48,13 @@ pub(super) fn open_namespaces(scan: &Scan, allowed: &Allowed) -> BTreeSet<String
     Resolved::new(scan, allowed, &BuiltIn, "").bound.namespaces
 }
 
+/// True when releases may not have objects of this kind, which the scan does not find.
+pub(super) fn is_kind_outside(kind: &Kind, scan: &Scan, allowed: &Allowed) -> bool {
+    let (pair, _) = guess(&BuiltIn, kind.group(), &kind.kind);
+    let bound = Resolved::new(scan, allowed, &BuiltIn, "").bound;
+    !bound.namespaced.contains(&pair) && !bound.cluster.contains(&pair)
+}
+
 /// True when this scan of a single thing needs nothing else than grants and lists of kinds allow.
 fn is_granted(one: &Scan, allowed: &Allowed) -> bool {
     let by_grants = Allowed {
@@ -62,7 +69,7 @@ mod tests {
     use api::definition::AllowedRoles;
     use api::grant::{GrantedKind, Origin};
     use chart_bound::grant::Rbac;
-    use chart_bound::scan::{Binding, Kind, Name, RoleRef, Subject};
+    use chart_bound::scan::{Binding, Name, RoleRef, Subject};
 
     use super::*;
 

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 use api::annotations::ALLOWED_KINDS;
-use chart_bound::scan::{Binding, Name, Scan};
+use chart_bound::scan::{Binding, Name, Rule, Scan};
 use chart_bound::{Allowed, AllowedDefinition, GroupResource, is_ruling};
 use serde_json::{Map, Value, json};
 
 use super::entries::{self, Danger, Entry};
+use super::rendered::{self, Rendering};
 use super::{Grant, Granted, consented};
 
 /// The group of roles and bindings, which are granted by what they say.
@@ -31,6 +32,7 @@ impl Converted {
     pub(crate) fn of(
         granted: Granted,
         scan: &Scan,
+        rendering: &Rendering,
         allowed: &Allowed,
         own_roles: &BTreeSet<String>,
         kind_of: impl Fn(&GroupResource) -> Option<String>,
@@ -66,8 +68,19 @@ impl Converted {
             role_rules: kept(scan, allowed, false),
             cluster_role_rules: kept(scan, allowed, true),
             bindings: bindings.into_iter().collect(),
+            rule_places: scan.rule_places.clone(),
+            binding_places: scan.binding_places.clone(),
             ..Scan::default()
         };
+        let nothing = Scan::default();
+        let rendered = rendering.found.as_ref().unwrap_or(&nothing);
+        let kept = rendered::merged(
+            kept.clone(),
+            rendered,
+            &of_kept(rendered, &kept, |binding| {
+                why_not(binding, &open, allowed, own_roles).is_none()
+            }),
+        );
         for definition in allowed
             .definitions
             .iter()
@@ -78,10 +91,9 @@ impl Converted {
                 "what definition {name} in namespace {namespace} may be allowed: kco grant {namespace}/{name} prints it"
             ));
         }
-        let lookups = allowed.lookups.iter().map(|lookup| Entry {
-            danger: Danger::Reads,
-            why: "templates see it, and whoever makes compositions may see what they print".to_owned(),
-            value: json!(lookup.to_string()),
+        let lookups = allowed.lookups.iter().map(|lookup| {
+            let why = "templates see it, and whoever makes compositions may see what they print";
+            Entry::new(Danger::Reads, why, json!(lookup.to_string()))
         });
         let namespaces: BTreeSet<&str> = allowed.namespaces.iter().map(String::as_str).collect();
         let definition = &granted.definition;
@@ -91,13 +103,14 @@ impl Converted {
                  they can be removed.",
                 definition.name, definition.namespace, granted.title
             ),
+            refused: rendering.refused.clone(),
             granted,
             labels: BTreeSet::new(),
             impossible: Vec::new(),
             sections: vec![
                 ("kinds", kinds),
-                ("rules", entries::rules(&kept)),
-                ("bindings", entries::bindings(&kept)),
+                ("rules", entries::rules(&kept, |_| true)),
+                ("bindings", entries::bindings(&kept, |_| true)),
                 (
                     "namespaces",
                     namespaces.into_iter().map(entries::namespace).collect(),
@@ -108,15 +121,16 @@ impl Converted {
                     allowed.definitions.iter().map(of_definition).collect(),
                 ),
             ],
+            left_out: Vec::new(),
         };
         Ok(Self {
-            grant: grant.sorted(),
+            grant: grant.finished(),
             left_out,
         })
     }
 }
 
-fn kept(scan: &Scan, allowed: &Allowed, is_of_cluster: bool) -> BTreeSet<chart_bound::scan::Rule> {
+fn kept(scan: &Scan, allowed: &Allowed, is_of_cluster: bool) -> BTreeSet<Rule> {
     let rules = if is_of_cluster {
         &scan.cluster_role_rules
     } else {
@@ -126,6 +140,19 @@ fn kept(scan: &Scan, allowed: &Allowed, is_of_cluster: bool) -> BTreeSet<chart_b
         .iter()
         .filter(|rule| allowed.is_rule_annotated(rule, is_of_cluster));
     rules.cloned().collect()
+}
+
+/// What was rendered of what is kept.
+fn of_kept(rendered: &Scan, kept: &Scan, is_allowed: impl Fn(&Binding) -> bool) -> Scan {
+    let is_kept = |rule: &&Rule| entries::all_rules(kept).any(|kept| rendered::is_within(rule, kept));
+    let rules = |rules: &BTreeSet<Rule>| rules.iter().filter(is_kept).cloned().collect();
+    let bindings = rendered.bindings.iter().filter(|binding| is_allowed(binding));
+    Scan {
+        role_rules: rules(&rendered.role_rules),
+        cluster_role_rules: rules(&rendered.cluster_role_rules),
+        bindings: bindings.cloned().collect(),
+        ..Scan::default()
+    }
 }
 
 /// Why the annotation does not allow a binding; none if it does.
@@ -154,11 +181,11 @@ fn of_kind(pair: &GroupResource, kind: &str) -> Entry {
     } else {
         (Danger::Changes, "objects that values ask for, too")
     };
-    Entry {
+    Entry::new(
         danger,
-        why: format!("{kind}: {why}"),
-        value: json!({"group": pair.group, "kind": kind, "from": "Values"}),
-    }
+        format!("{kind}: {why}"),
+        json!({"group": pair.group, "kind": kind, "from": "Values"}),
+    )
 }
 
 fn of_definition(definition: &AllowedDefinition) -> Entry {
@@ -195,11 +222,11 @@ fn of_definition(definition: &AllowedDefinition) -> Entry {
             value.insert(key.to_owned(), true.into());
         }
     }
-    Entry {
-        danger: Danger::Others,
-        why: format!("makes definition {name} in namespace {namespace}, and compositions of it"),
-        value: Value::Object(value),
-    }
+    Entry::new(
+        Danger::Others,
+        format!("makes definition {name} in namespace {namespace}, and compositions of it"),
+        Value::Object(value),
+    )
 }
 
 #[cfg(test)]
@@ -209,7 +236,7 @@ mod tests {
     use api::definition::{AllowedRoles, ChartSource};
     use api::grant::{ChartGrant, DefinitionRef};
     use chart_bound::grant::{Applicant, Consent};
-    use chart_bound::scan::{RoleRef, Rule, Subject};
+    use chart_bound::scan::{RoleRef, Subject};
     use chart_bound::{BuiltIn, Resolved};
 
     use super::*;
@@ -283,6 +310,7 @@ mod tests {
         Converted::of(
             granted,
             &scan(),
+            &Rendering::default(),
             allowed,
             &["Role/own".to_owned(), "ClusterRole/of-others".to_owned()].into(),
             kind_of,
@@ -298,7 +326,7 @@ mod tests {
 
     /// The consent that the grant is, as core-provider reads it.
     fn consent(converted: &Converted) -> Consent {
-        let grant: ChartGrant = serde_json::from_value(converted.grant.object().unwrap()).unwrap();
+        let grant: ChartGrant = serde_json::from_value(converted.grant.objects().unwrap().remove(0)).unwrap();
         let to = Applicant {
             namespace: "team",
             name: "web",

@@ -2,29 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use chart_bound::scan::{Binding, NAMESPACE, Name, Rule, Scan};
+use chart_bound::scan::{Binding, Kind, NAMESPACE, Name, Rule, Scan};
 use chart_bound::{BuiltIn, GroupResource, guess, is_protected, is_ruling};
 use serde_json::{Map, Value, json};
 
-/// How bad it is; the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Danger {
-    /// Whoever has it controls the cluster.
-    Cluster,
-    /// It reaches what belongs to others.
-    Others,
-    /// It changes what belongs to the platform or runs programs.
-    Changes,
-    /// It reads.
-    Reads,
-}
+pub(super) use super::danger::{Danger, of_kind};
+use super::danger::{of_binding, of_rule};
 
 /// An entry of the grant, and what it lets happen.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) danger: Danger,
     pub(super) why: String,
     pub(super) value: Value,
+    /// The template and the line, where values decide about a part of it.
+    pub(super) at: Option<String>,
+    /// False if the chart can render it, and does not with the values at hand.
+    pub(super) is_rendered: bool,
+}
+
+impl Entry {
+    pub(super) fn new(danger: Danger, why: impl Into<String>, value: Value) -> Self {
+        Self {
+            danger,
+            why: why.into(),
+            value,
+            at: None,
+            is_rendered: true,
+        }
+    }
 }
 
 /// The rules of all roles in a chart.
@@ -44,57 +50,40 @@ pub(super) fn kinds(scan: &Scan) -> Vec<Entry> {
             continue;
         }
         let (danger, why) = of_kind(&pair);
-        entries.push(Entry {
-            danger,
-            why: format!("{}: {why}", kind.kind),
-            value: json!({"group": pair.group, "kind": kind.kind, "from": "Chart"}),
-        });
+        entries.push(of_chart(danger, &pair, kind, why));
     }
     entries
 }
 
-pub(super) fn of_kind(kind: &GroupResource) -> (Danger, &'static str) {
-    match (kind.group.as_str(), kind.resource.as_str()) {
-        ("admissionregistration.k8s.io", _) => (
-            Danger::Cluster,
-            "sees, changes and refuses the writes of everybody in the cluster that it selects, Secrets and pods included",
-        ),
-        ("apiregistration.k8s.io", _) => (
-            Danger::Cluster,
-            "answers all requests for an API group in the place of the API server",
-        ),
-        ("", "persistentvolumes") => (
-            Danger::Cluster,
-            "gives pods any folder of a node, or any disk: no rule about pods applies to it",
-        ),
-        ("", "nodes") => (Danger::Cluster, "decides where pods of others run"),
-        ("apiextensions.k8s.io", _) => (
-            Danger::Others,
-            "defines a type for the whole cluster; whoever removes it removes all objects of that type",
-        ),
-        ("", "namespaces") => (
-            Danger::Others,
-            "makes namespaces and sets their labels, on which rules about pods and networks depend",
-        ),
-        ("storage.k8s.io", _) => (
-            Danger::Others,
-            "decides how volumes of others are made and mounted",
-        ),
-        ("node.k8s.io", _) => (Danger::Others, "decides with which runtime pods run"),
-        _ => (
-            Danger::Others,
-            "decides whose pods run and whose requests are served first",
-        ),
-    }
+/// Kinds that were rendered and that the scan does not find.
+pub(super) fn unscanned<'k>(kinds: impl IntoIterator<Item = &'k Kind>) -> Vec<Entry> {
+    let entry = |kind: &Kind| {
+        let (pair, _) = guess(&BuiltIn, kind.group(), &kind.kind);
+        let (danger, why) = if is_ruling(&pair) {
+            of_kind(&pair)
+        } else {
+            (Danger::Changes, "the scan of the chart does not find it")
+        };
+        let why = format!("{why}; write from: Values if your values ask for it, and not those of the chart");
+        of_chart(danger, &pair, kind, &why)
+    };
+    kinds.into_iter().map(entry).collect()
+}
+
+fn of_chart(danger: Danger, pair: &GroupResource, kind: &Kind, why: &str) -> Entry {
+    Entry::new(
+        danger,
+        format!("{}: {why}", kind.kind),
+        json!({"group": pair.group, "kind": kind.kind, "from": "Chart"}),
+    )
 }
 
 fn texts(names: impl IntoIterator<Item = impl ToString>) -> Vec<String> {
     names.into_iter().map(|name| name.to_string()).collect()
 }
 
-pub(super) fn rules(scan: &Scan) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    for rule in all_rules(scan) {
+pub(super) fn rules(scan: &Scan, is_rendered: impl Fn(&Rule) -> bool) -> Vec<Entry> {
+    let entry = |rule: &Rule| {
         let (danger, why) = of_rule(rule);
         let mut value = Map::new();
         let mut put = |key: &str, texts: Vec<String>| {
@@ -109,85 +98,32 @@ pub(super) fn rules(scan: &Scan) -> Vec<Entry> {
         put("resources", texts(&rule.resources));
         put("resourceNames", texts(rule.names.iter().flatten()));
         put("nonResourceURLs", texts(&rule.urls));
-        let mut why = why.to_owned();
-        if rule.names.iter().flatten().any(|name| *name == Name::Unknown) {
-            why += ". A name depends on values: replace ? by what you set, or grant all objects without resourceNames";
+        Entry {
+            at: scan.rule_places.get(rule).cloned(),
+            is_rendered: is_rendered(rule),
+            ..Entry::new(danger, why, Value::Object(value))
         }
-        entries.push(Entry {
-            danger,
-            why,
-            value: Value::Object(value),
-        });
-    }
-    entries
+    };
+    all_rules(scan).map(entry).collect()
 }
 
-fn of_rule(rule: &Rule) -> (Danger, &'static str) {
-    let is = |set: &BTreeSet<String>, items: &[&str]| items.iter().any(|item| set.contains(*item));
-    let in_core = is(&rule.groups, &["", "*"]);
-    let in_rbac = is(&rule.groups, &["rbac.authorization.k8s.io", "*"]);
-    let reads = is(&rule.verbs, &["get", "list", "watch", "*"]);
-    let writes = is(
-        &rule.verbs,
-        &["create", "update", "patch", "delete", "deletecollection", "*"],
-    );
-    let has = |kinds: &[&str]| is(&rule.resources, kinds) || rule.resources.contains("*");
-    if is(&rule.resources, &["*"]) && is(&rule.verbs, &["*"]) && rule.groups.contains("*") {
-        (
-            Danger::Cluster,
-            "everything: whoever has the role controls the cluster",
-        )
-    } else if is(&rule.verbs, &["escalate", "bind", "impersonate"])
-        || (rule.verbs.contains("*") && (in_rbac && has(&["roles", "clusterroles"])))
-        || (rule.verbs.contains("*") && in_core && has(&["serviceaccounts", "users", "groups"]))
-        || (writes && in_core && has(&["serviceaccounts/token"]))
-    {
-        (
-            Danger::Cluster,
-            "gives itself, or acts with, the rights of others",
-        )
-    } else if writes && is(&rule.groups, &["kco.krateo.io"]) {
-        (Danger::Cluster, "consents to what charts need, in your place")
-    } else if writes && is(&rule.groups, &["admissionregistration.k8s.io"]) {
-        (
-            Danger::Cluster,
-            "sees, changes and refuses the writes of everybody in the cluster",
-        )
-    } else if reads && in_core && has(&["secrets"]) && rule.names.is_none() {
-        (
-            Danger::Others,
-            "reads all Secrets where the role is bound, tokens and passwords of others included",
-        )
-    } else if is(&rule.verbs, &["*"]) || is(&rule.resources, &["*"]) || is(&rule.groups, &["*"]) {
-        (Danger::Others, "a *: also what the cluster learns to serve later")
-    } else if writes
-        && has(&[
-            "pods",
-            "pods/exec",
-            "deployments",
-            "daemonsets",
-            "statefulsets",
-            "jobs",
-            "cronjobs",
-            "replicasets",
-        ])
-    {
-        (
-            Danger::Others,
-            "runs programs as any account of the namespaces where the role is bound",
-        )
-    } else if writes {
-        (Danger::Changes, "changes these objects where the role is bound")
-    } else {
-        (Danger::Reads, "reads these objects where the role is bound")
-    }
+pub(super) fn bindings(scan: &Scan, is_rendered: impl Fn(&Binding) -> bool) -> Vec<Entry> {
+    let entry = |binding: &Binding| {
+        let (danger, why) = of_binding(binding);
+        Entry {
+            at: scan
+                .binding_places
+                .get(binding)
+                .filter(|_| binding.has_unknown())
+                .cloned(),
+            is_rendered: is_rendered(binding),
+            ..Entry::new(danger, why, value_of(binding))
+        }
+    };
+    scan.bindings.iter().map(entry).collect()
 }
 
-pub(super) fn bindings(scan: &Scan) -> Vec<Entry> {
-    scan.bindings.iter().map(of_binding).collect()
-}
-
-fn of_binding(binding: &Binding) -> Entry {
+fn value_of(binding: &Binding) -> Value {
     let Binding {
         name,
         namespace,
@@ -217,35 +153,7 @@ fn of_binding(binding: &Binding) -> Entry {
     if let Some(namespace) = own(namespace) {
         value["namespace"] = json!(namespace);
     }
-    let is_wide = matches!(&role.name, Name::Known(name) if ["cluster-admin", "admin", "edit"].contains(&name.as_str()));
-    let is_everywhere = namespace.is_none();
-    let (danger, reach) = match (is_wide, is_everywhere) {
-        (true, true) => (Danger::Cluster, "in the whole cluster"),
-        (false, true) => (Danger::Others, "in the whole cluster"),
-        (true, false) => (Danger::Others, "in one namespace"),
-        (false, false) => (Danger::Changes, "in one namespace"),
-    };
-    let mut why = format!("gives {} {} {reach}", role.kind, role.name);
-    let is_everybody = |name: &Name| matches!(name, Name::Known(name) if name.starts_with("system:"));
-    if subjects.iter().any(|subject| is_everybody(&subject.name)) {
-        why += ". A subject that begins with system: is never granted: this entry does not count";
-    }
-    let parts = [name, &role.kind, &role.name].into_iter().chain(
-        subjects
-            .iter()
-            .flat_map(|subject| {
-                [
-                    Some(&subject.kind),
-                    Some(&subject.name),
-                    subject.namespace.as_ref(),
-                ]
-            })
-            .flatten(),
-    );
-    if parts.chain(namespace).any(|name| *name == Name::Unknown) {
-        why += ". A part depends on values: replace ? by what you set";
-    }
-    Entry { danger, why, value }
+    value
 }
 
 /// Namespaces that the chart names and that only an admin opens.
@@ -267,9 +175,9 @@ pub(super) fn namespace(name: &str) -> Entry {
             "a pod there can act as every account of that namespace",
         )
     };
-    Entry {
+    Entry::new(
         danger,
-        why: format!("objects in {name}: {why}"),
-        value: json!({"namespace": name}),
-    }
+        format!("objects in {name}: {why}"),
+        json!({"namespace": name}),
+    )
 }
