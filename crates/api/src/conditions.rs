@@ -2,6 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::message;
+
 /// Condition type: the object works as intended.
 pub const READY: &str = "Ready";
 
@@ -94,9 +96,6 @@ impl Verdict {
     }
 }
 
-/// Longest message the API server accepts in a condition, in bytes.
-const MAX_MESSAGE_LENGTH: usize = 32768;
-
 /// Sets a condition in `conditions` from a verdict about `generation` at time `now`.
 ///
 /// The transition time only changes when the status does, so that an unchanged pass yields the same bytes and needs
@@ -111,7 +110,7 @@ pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: Optio
         type_: verdict.type_.to_owned(),
         status: status.to_owned(),
         reason: verdict.reason.to_owned(),
-        message: shortened(&verdict.message),
+        message: message::shortened(&verdict.message),
         last_transition_time: since,
         observed_generation: generation,
     };
@@ -124,14 +123,6 @@ pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: Optio
 /// True when there is a condition of this type with status `True`.
 pub fn holds(conditions: &[Condition], type_: &str) -> bool {
     conditions.iter().any(|c| c.type_ == type_ && c.status == "True")
-}
-
-fn shortened(message: &str) -> String {
-    if message.len() <= MAX_MESSAGE_LENGTH {
-        return message.to_owned();
-    }
-    let end = message.floor_char_boundary(MAX_MESSAGE_LENGTH - '…'.len_utf8());
-    format!("{}…", &message[..end])
 }
 
 #[cfg(test)]
@@ -176,14 +167,14 @@ mod tests {
     #[test]
     fn a_message_too_long_for_the_api_server_is_cut_at_a_character() {
         let mut conditions = Vec::new();
-        let message = "ü".repeat(MAX_MESSAGE_LENGTH);
+        let message = "ü".repeat(message::LONGEST);
         set(
             &mut conditions,
             &Verdict::no(SYNCED, reason::RECONCILE_ERROR, message),
             None,
             &at(1),
         );
-        assert!(conditions[0].message.len() <= MAX_MESSAGE_LENGTH);
+        assert!(conditions[0].message.len() <= message::LONGEST);
         assert!(conditions[0].message.ends_with("ü…"));
     }
 }

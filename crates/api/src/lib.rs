@@ -1,7 +1,7 @@
 //! The API of this product, for users and between its programs: custom resources, labels, annotations, finalizers,
-//! conditions, policies, event reasons and the wire types of chart-inspector.
+//! conditions, policies, event reasons, the wire types of chart-inspector and the length of messages.
 //!
-//! There is no logic and no I/O here. Every name is defined once, here, and listed in `docs/reference/names.md`;
+//! There is no other logic and no I/O here. Every name is defined once, here, and listed in `docs/reference/names.md`;
 //! names must not change, because existing manifests and dashboards rely on them.
 
 pub mod annotations;
@@ -15,6 +15,7 @@ pub mod inspection;
 pub mod joining;
 pub mod labels;
 pub mod mesh;
+pub mod message;
 pub mod policy;
 pub mod release_key;
 

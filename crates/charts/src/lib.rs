@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cluster::Cluster;
+use futures::FutureExt as _;
 use helm::chart::{self, Chart};
 use helm::engine::Engine;
 use helm::origin::{ALLOW_FROM_NAMESPACES, ChartSpec};
@@ -397,7 +398,9 @@ impl Charts {
             let digest = resolved.digest.as_deref()?;
             self.cache().get_from(&origin(spec, resolved), digest)
         };
-        let fetched = source::fetch_unless_known(&reference, &access, self.limits, before, known).await?;
+        // The state of a fetch is large, and most callers find the chart in the cache.
+        let fetched = source::fetch_unless_known(&reference, &access, self.limits, before, known);
+        let fetched = fetched.boxed().await?;
         let (resolved, engine) = match fetched {
             Fetched::Known(resolved, engine) => (resolved, engine),
             Fetched::Archive(archive) => self.parsed(archive)?,

@@ -5,6 +5,7 @@ use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use api::message::shortened;
 use charts::source::{Transfer, Watcher};
 use rustix::termios::tcgetwinsize;
 
@@ -61,11 +62,12 @@ pub(crate) fn step(text: &str) {
     }
 }
 
-/// Prints a line on standard error, above that of the progress.
+/// Prints a line on standard error, above that of the progress. It may quote a chart, a registry or a cluster at any
+/// length.
 pub(crate) fn above(text: &str) {
     let mut line = line();
     line.clear();
-    let _ = writeln!(stderr(), "{text}");
+    let _ = writeln!(stderr(), "{}", shortened(text));
     line.draw();
 }
 

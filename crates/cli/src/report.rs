@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
+use api::message::shortened;
 use helm::engine::{self, Position, TemplateFailure};
 
 use crate::progress;
 
-/// Prints an error and, if a template failed, the failing lines, outermost first.
+/// Prints an error and, if a template failed, the failing lines, outermost first. Both may quote charts, registries and
+/// clusters at any length.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn print(error: &anyhow::Error) {
     progress::clear();
@@ -20,7 +22,7 @@ pub(crate) fn print(error: &anyhow::Error) {
             _ => link.downcast_ref::<TemplateFailure>(),
         });
     if let Some(failure) = failure {
-        eprint!("{}", positions(failure));
+        eprint!("{}", shortened(positions(failure)));
     }
     if error.chain().any(is_of_rendering) {
         eprintln!("\nUse --debug flag to render out invalid YAML");
@@ -30,11 +32,11 @@ pub(crate) fn print(error: &anyhow::Error) {
 /// An error with its causes. Some errors of libraries end with the text of their cause, which is told once.
 fn chained(error: &anyhow::Error) -> String {
     let mut text = String::new();
-    for link in error.chain().map(ToString::to_string) {
+    for link in error.chain().map(shortened) {
         if text.is_empty() {
             text = link;
         } else if !text.ends_with(&format!(": {link}")) {
-            text = format!("{text}: {link}");
+            text = shortened(format_args!("{text}: {link}"));
         }
     }
     text
@@ -120,6 +122,8 @@ mod tests {
         assert_eq!(told(cause().into()), "could not start: no such file");
         let repeating = anyhow::Error::new(cause()).context("failed to read: no such file");
         assert_eq!(told(repeating), "could not start: failed to read: no such file");
+        let quoted = told(anyhow::anyhow!("n".repeat(1 << 20)));
+        assert_eq!(quoted.len(), api::message::LONGEST);
     }
 
     #[test]

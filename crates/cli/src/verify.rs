@@ -67,7 +67,7 @@ pub(crate) fn write_provenance(archive: &Path, provenance: &[u8]) -> Result<()> 
 }
 
 /// Where the provenance of an archive is.
-fn beside(archive: &Path) -> PathBuf {
+pub(crate) fn beside(archive: &Path) -> PathBuf {
     let mut name = archive.as_os_str().to_owned();
     name.push(".prov");
     name.into()

@@ -11,6 +11,7 @@
 //! Nothing here logs or quotes the content of a Secret.
 
 mod access;
+pub mod address;
 mod apply;
 mod client;
 mod content;

@@ -2,15 +2,18 @@
 
 use std::error::Error;
 
+use api::message::shortened;
+
 /// `could not apply Deployment.apps shop/web: spec.replicas: must not be negative`: an error and all its causes,
-/// for conditions, events and log fields. A cause that its parent already quotes is not repeated.
+/// for conditions, events, answers and log fields. A cause that its parent already quotes is not repeated, and what is
+/// longer than any message is cut off.
 pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let mut text = shortened(error);
     let mut next = error.source();
     while let Some(cause) = next {
-        let said = cause.to_string();
+        let said = shortened(cause);
         if !text.contains(&said) {
-            text = format!("{text}: {said}");
+            text = shortened(format_args!("{text}: {said}"));
         }
         next = cause.source();
     }
@@ -42,5 +45,13 @@ mod tests {
             Some(step("no answer: reset", Some(step("reset", None)))),
         );
         assert_eq!(chain(&error), "could not install: no answer: reset");
+    }
+
+    #[test]
+    fn a_message_has_a_longest_length_however_much_it_quotes() {
+        let quoted: &str = "n".repeat(1 << 20).leak();
+        let said = chain(&step("could not read the chart", Some(step(quoted, None))));
+        assert_eq!(said.len(), api::message::LONGEST);
+        assert!(said.starts_with("could not read the chart: nnn") && said.ends_with("n…"));
     }
 }

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fmt;
 
+use api::message::shortened;
 use data_encoding::HEXLOWER;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -142,11 +143,11 @@ impl Fields<'_> {
 
 impl Visit for Fields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.set(field, format!("{value:?}"));
+        self.set(field, shortened(format_args!("{value:?}")));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.set(field, value);
+        self.set(field, shortened(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -239,6 +240,19 @@ mod tests {
             stamp.ends_with('Z') && stamp.parse::<Timestamp>().is_ok(),
             "{stamp}"
         );
+    }
+
+    #[test]
+    fn a_field_is_as_long_as_a_message_at_most() {
+        let long = "n".repeat(1 << 20);
+        let lines = logged("info", || {
+            let error = std::io::Error::other(long.clone());
+            tracing::warn!(said = long, shown = %long, error = &error as &dyn Error, "{long}");
+        });
+        for field in ["said", "shown", "error", "message"] {
+            let length = lines[0][field].as_str().map(str::len);
+            assert_eq!(length, Some(api::message::LONGEST), "{field}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the address of a source says: its host, whether that is this machine, and what of it may be shown.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use cluster::address::{self, RefusedAddress};
 use url::Url;
 
 /// The host of a URL, with the port if there is one.
@@ -25,27 +26,13 @@ pub(super) fn is_loopback(host: &str) -> bool {
 /// Whether a host is this machine, or can only be on the local link, such as a cloud's metadata service: addresses
 /// that a remote registry has no reason to name.
 pub(super) fn is_local(host: &str) -> bool {
-    let name = host.trim_end_matches('.').to_ascii_lowercase();
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    match address.parse() {
-        Ok(IpAddr::V4(address)) => {
-            address.is_loopback() || address.is_link_local() || address.is_unspecified()
-        }
-        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
-            Some(mapped) => is_local(&mapped.to_string()),
-            None => {
-                address.is_loopback()
-                    || address.is_unicast_link_local()
-                    || address.is_unspecified()
-                    || address == METADATA_SERVICE
-            }
-        },
-        Err(_) => name == "localhost" || name.ends_with(".localhost"),
-    }
+    address::kind_of_host(host).is_some()
 }
 
-/// The only metadata service with a global address.
-const METADATA_SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+/// Whether a host can only be on the local link, as far as its text tells.
+pub(super) fn is_link_local(host: &str) -> bool {
+    address::kind_of_host(host) == Some(RefusedAddress::LinkLocal)
+}
 
 /// A URL for messages: a query is often a signature that gives access, and redirects and indexes may lead to URLs
 /// with a password.

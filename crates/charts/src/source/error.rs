@@ -7,6 +7,7 @@ use url::Url;
 
 use super::Transfer;
 use super::address::host;
+use super::judged::LinkLocal;
 use super::limits::Limit;
 
 /// A chart that could not be fetched. No message contains a credential or the query of a URL.
@@ -74,6 +75,28 @@ pub enum Error {
         /// The requested path.
         path: String,
         /// The target, without query.
+        to: String,
+    },
+    /// An index that was fetched with TLS lists an archive that would be fetched without.
+    #[error(
+        "{host} lists {archive} in {path}, which does not use TLS: refused, because the archive could be replaced on the network; ask its operator to list it with https, or begin the url with http"
+    )]
+    InsecureArchive {
+        /// The host of the index.
+        host: String,
+        /// The path of the index.
+        path: String,
+        /// The archive, without query.
+        archive: String,
+    },
+    /// A redirect, an index or a challenge leads to the link of this machine.
+    #[error(
+        "{host} leads to {to}, a link-local address or that of a cloud metadata service: refused, because only machines beside this one answer there; ask the operator of {host} to name another address, or use that address as url"
+    )]
+    LinkLocal {
+        /// The host that was asked for.
+        host: String,
+        /// The other host; for a name, also its address.
         to: String,
     },
     /// Too many redirects.
@@ -321,6 +344,8 @@ impl Error {
             | Self::Untrusted { .. }
             | Self::ClientCertificate { .. }
             | Self::Downgraded { .. }
+            | Self::InsecureArchive { .. }
+            | Self::LinkLocal { .. }
             | Self::Redirects { .. }
             | Self::ChallengedElsewhere { .. }
             | Self::TokenServiceMoved { .. }
@@ -461,7 +486,10 @@ impl Request {
     pub(super) fn failed(&self, failure: reqwest::Error) -> Error {
         // The URL may contain a signature; host and path are in our own error.
         let failure = failure.without_url();
-        match tls_failure(&failure) {
+        if let Some(judged) = cause::<LinkLocal>(&failure) {
+            return judged.clone().into();
+        }
+        match cause(&failure) {
             Some(rustls::Error::InvalidCertificate(_)) => Error::Untrusted {
                 host: self.host.clone(),
                 source: failure.into(),
@@ -558,8 +586,10 @@ fn is_about_our_certificate(alert: AlertDescription) -> bool {
     )
 }
 
-/// The TLS error below an HTTP error. An I/O error's `source` skips the error that it wraps, so both ways are tried.
-fn tls_failure<'a>(failure: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+/// The error of a kind below an HTTP error. An I/O error's `source` skips the error that it wraps, so both ways are tried.
+fn cause<'a, E: std::error::Error + 'static>(
+    failure: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a E> {
     if let Some(found) = failure.downcast_ref() {
         return Some(found);
     }
@@ -567,7 +597,7 @@ fn tls_failure<'a>(failure: &'a (dyn std::error::Error + 'static)) -> Option<&'a
         .downcast_ref::<std::io::Error>()
         .and_then(std::io::Error::get_ref)
     {
-        Some(wrapped) => tls_failure(wrapped),
-        None => tls_failure(failure.source()?),
+        Some(wrapped) => cause(wrapped),
+        None => cause(failure.source()?),
     }
 }

@@ -15,6 +15,7 @@ use url::Url;
 
 use super::address::{host, is_loopback, without_query};
 use super::error::Request;
+use super::judged::{Judged, Lookup, lookup};
 use super::limits::Limit;
 use super::{Error, Limits, Trust, Watcher};
 
@@ -37,6 +38,8 @@ pub(super) struct Http {
     local: OnceLock<Client>,
     /// The first URL of the fetch; our certificate is for its origin.
     url: Url,
+    /// Every other host is judged.
+    judged: Judged,
     trust: Trust,
     insecure_skip_verify: bool,
     silence: Duration,
@@ -109,7 +112,7 @@ impl Http {
         insecure_skip_verify: bool,
         limits: Limits,
     ) -> Result<Self, Error> {
-        Self::silent_for(READ_TIMEOUT, url, trust, insecure_skip_verify, limits)
+        Self::silent_for(READ_TIMEOUT, lookup, url, trust, insecure_skip_verify, limits)
     }
 
     /// The same for uploads: a host may be silent for as long as an upload takes.
@@ -119,11 +122,12 @@ impl Http {
         insecure_skip_verify: bool,
         limits: Limits,
     ) -> Result<Self, Error> {
-        Self::silent_for(limits.time, url, trust, insecure_skip_verify, limits)
+        Self::silent_for(limits.time, lookup, url, trust, insecure_skip_verify, limits)
     }
 
     fn silent_for(
         silence: Duration,
+        lookup: Lookup,
         url: &Url,
         trust: &Trust,
         insecure_skip_verify: bool,
@@ -134,6 +138,7 @@ impl Http {
             other: OnceLock::new(),
             local: OnceLock::new(),
             url: url.clone(),
+            judged: Judged::new(url, lookup),
             trust: trust.clone(),
             insecure_skip_verify,
             silence,
@@ -200,7 +205,9 @@ impl Http {
         settled(response, Vec::new(), request)
     }
 
+    /// The client for a URL. Every request asks for it, so here its host is judged.
     fn client(&self, url: &Url) -> Result<&Client, Error> {
+        self.judged.check(url)?;
         let shows_certificate = url.origin() == self.url.origin() && self.trust.client_cert.is_some();
         // What is fetched from elsewhere may go through a proxy that speaks TLS.
         let is_local = url.scheme() == "http" && is_of_this_machine(url) && is_of_this_machine(&self.url);
@@ -233,6 +240,7 @@ impl Http {
         let mut client = Client::builder()
             .user_agent(USER_AGENT)
             .connect_timeout(CONNECT_TIMEOUT)
+            .dns_resolver(self.judged.clone())
             .read_timeout(self.silence)
             .tls_danger_accept_invalid_certs(self.insecure_skip_verify)
             // HTTP/2 only keeps the text of an error: a TLS refusal could not be told from a broken connection.
@@ -448,6 +456,85 @@ mod tests {
         let elsewhere = Url::parse("https://charts.example.org/web.tgz").unwrap();
         http.client(&elsewhere).unwrap();
         assert!(http.other.get().is_some() && http.own.get().is_none());
+    }
+
+    /// A server on this machine that redirects every request but those for an archive.
+    async fn redirecting(to: &str) -> u16 {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let location = to.replace("PORT", &port.to_string());
+        tokio::spawn(async move {
+            loop {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                let mut asked = [0; 4096];
+                let length = peer.read(&mut asked).await.unwrap();
+                let answer = if asked[..length].starts_with(b"GET /web.tgz") {
+                    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nchart".to_owned()
+                } else {
+                    format!(
+                        "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
+                };
+                peer.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        port
+    }
+
+    /// What a redirect leads to, where every name is this machine but one, which has both its address and a
+    /// link-local one.
+    async fn redirected(to: &str) -> Result<Vec<u8>, String> {
+        let names: Lookup = |name| {
+            let mut addresses = vec![([127, 0, 0, 1], 0).into()];
+            if name == "metadata.example" {
+                addresses.push(([169, 254, 169, 254], 0).into());
+            }
+            Box::pin(std::future::ready(Ok(addresses)))
+        };
+        let port = redirecting(to).await;
+        let url = Url::parse(&format!("http://127.0.0.1:{port}/from")).unwrap();
+        let limits = Limits::default();
+        let http = Http::silent_for(READ_TIMEOUT, names, &url, &Trust::default(), false, limits).unwrap();
+        let request = Request {
+            host: "charts".to_owned(),
+            path: "/from".to_owned(),
+            missing: "",
+            authenticated: false,
+            purpose: super::super::error::Purpose::Fetch,
+        };
+        let ask = Ask {
+            url: &url,
+            accept: "*/*",
+            authorization: None,
+            unless: None,
+            limit: limits.of_archive(),
+            redirects: Redirects::Anywhere,
+            request: &request,
+        };
+        let answer = http.get(ask).await;
+        let told = |refused: Error| refused.to_string().replace(&port.to_string(), "PORT");
+        answer.map(|answer| answer.body).map_err(told)
+    }
+
+    #[tokio::test]
+    async fn a_redirect_does_not_lead_to_a_link_local_address() {
+        // The addresses are judged when they are connected to.
+        for (to, shown) in [
+            (
+                "http://metadata.example:PORT/web.tgz",
+                "metadata.example (169.254.169.254)",
+            ),
+            ("http://169.254.169.254/web.tgz", "169.254.169.254"),
+            ("http://[::ffff:a9fe:a9fe]/web.tgz", "[::ffff:a9fe:a9fe]"),
+        ] {
+            let refused = redirected(to).await.unwrap_err();
+            let expected = format!("127.0.0.1:PORT leads to {shown}, a link-local address");
+            assert!(refused.starts_with(&expected), "{refused}");
+        }
+        for to in ["http://storage.example:PORT/web.tgz", "/web.tgz"] {
+            assert_eq!(redirected(to).await, Ok(b"chart".to_vec()), "{to}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::Error;
-use super::address::host;
+use super::address::{host, without_query};
 use super::reference::Repository;
 use super::versions;
 
@@ -139,6 +139,9 @@ where
 #[derive(Debug)]
 pub(super) enum Failure {
     Unreadable(Box<dyn std::error::Error + Send + Sync>),
+    Insecure {
+        archive: String,
+    },
     NoSuchChart {
         chart: String,
     },
@@ -158,6 +161,11 @@ impl Failure {
                 host,
                 path: url.path().to_owned(),
                 source,
+            },
+            Self::Insecure { archive } => Error::InsecureArchive {
+                host,
+                path: url.path().to_owned(),
+                archive,
             },
             Self::NoSuchChart { chart } => Error::NoSuchChart { host, chart },
             Self::NoSuchVersion {
@@ -310,6 +318,11 @@ impl Entry {
                 url.scheme()
             )));
         }
+        if root.scheme() == "https" && url.scheme() == "http" {
+            return Err(Failure::Insecure {
+                archive: without_query(&url),
+            });
+        }
         if url.origin() == root.origin() && url.query().is_none() {
             url.set_query(root.query());
         }
@@ -342,6 +355,8 @@ entries:
     - {name: nginx, version: not-a-version, urls: ["file:///etc/passwd"]}
   preview:
     - {version: 0.1.0-alpha, urls: [preview.tgz]}
+  plain:
+    - {version: 1.0.0, urls: ["http://elsewhere/plain-1.0.0.tgz?signature=s"]}
 "#;
 
     fn wanted(chart: &str, version: Option<&str>) -> Repository {
@@ -409,10 +424,18 @@ entries:
                 Some("not-a-version"),
                 "could not read /charts/ of the chart repository at host: version not-a-version is at a file url",
             ),
+            (
+                "plain",
+                None,
+                "host lists http://elsewhere/plain-1.0.0.tgz in /charts/, which does not use TLS: refused, because the archive could be replaced on the network; ask its operator to list it with https, or begin the url with http",
+            ),
         ];
         for (chart, version, expected) in cases {
             assert_eq!(leads_to(INDEX, chart, version), expected);
         }
+        let plain = find(INDEX.as_bytes(), &wanted("plain", None)).unwrap();
+        let root = Url::parse("http://host/charts/").unwrap();
+        assert!(plain.url(&root).is_ok());
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod error;
 pub mod folder;
 mod http;
 mod index;
+mod judged;
 mod limits;
 mod oci;
 mod openpgp;
@@ -83,13 +84,6 @@ pub struct Resolved {
     /// The address of the archive, which may have a signature in its query.
     archive: Option<Url>,
     validators: Option<Validators>,
-}
-
-impl Resolved {
-    /// Helm's name for the archive: `web-1.2.3.tgz`.
-    pub fn file_name(&self) -> String {
-        reference::file_name(&self.found_at)
-    }
 }
 
 impl fmt::Debug for Resolved {

@@ -278,18 +278,6 @@ impl Image {
     }
 }
 
-/// Helm's file name for an archive: `web-1.2.3.tgz` for `oci://host/charts/web:1.2.3` and for
-/// `https://host/charts/web-1.2.3.tgz`. A tag has an underscore where the version has a plus sign.
-pub(super) fn file_name(found_at: &str) -> String {
-    let name = archive_name(found_at);
-    match name.rsplit_once(':') {
-        Some((name, tag)) if found_at.starts_with("oci://") => {
-            format!("{name}-{}.tgz", tag.replace('_', "+"))
-        }
-        _ => name,
-    }
-}
-
 /// The last part of a path or URL, percent-decoded.
 pub(super) fn archive_name(path: &str) -> String {
     let path = percent_decode_str(path).decode_utf8_lossy();
@@ -438,18 +426,6 @@ mod tests {
         match ChartRef::parse(url, Some(repo), Some(version)) {
             Ok(chart) => chart.to_string(),
             Err(why) => why.to_string(),
-        }
-    }
-
-    #[test]
-    fn a_file_is_named_after_the_chart_and_its_version() {
-        for (found_at, name) in [
-            ("oci://host:5000/charts/web:1.2.3_b", "web-1.2.3+b.tgz"),
-            ("https://host:8443/charts/web-1.2.3.tgz", "web-1.2.3.tgz"),
-            ("https://host/web-1.2.3%2Bb.tgz", "web-1.2.3+b.tgz"),
-            ("https://host/charts%2F..%2Fweb.tgz", "web.tgz"),
-        ] {
-            assert_eq!(file_name(found_at), name);
         }
     }
 

@@ -413,6 +413,41 @@ async fn credentials_stay_with_the_host_they_are_for() {
     );
 }
 
+/// That these sources are refused for leading there, and asked for nothing more. That they may lead to other hosts is
+/// checked above.
+#[tokio::test]
+async fn nobody_but_the_user_names_a_link_local_address() {
+    const METADATA: &str = "http://169.254.169.254/latest/web-1.2.3.tgz";
+    let redirecting = Server::answering(|_| Redirect::temporary(METADATA).into_response()).await;
+    let text = index(METADATA, &digest(CHART));
+    let listing = Server::answering(move |_| text.clone().into_response()).await;
+    let inner = registry(chart_layer());
+    let storing = Server::answering(move |request| {
+        if request.uri().path().contains("/blobs/") {
+            Redirect::temporary(METADATA).into_response()
+        } else {
+            inner(request)
+        }
+    })
+    .await;
+    for (server, url) in [
+        (&redirecting, redirecting.url("http", "/web.tgz")),
+        (&listing, listing.url("http", "")),
+        (&storing, storing.url("oci", "/charts")),
+    ] {
+        let failure = get(&url, "web", "1.2.3").await.unwrap_err();
+        assert_eq!(
+            told(&failure),
+            format!(
+                "{} leads to 169.254.169.254, a link-local address or that of a cloud metadata service: refused, because \
+                 only machines beside this one answer there; ask the operator of {0} to name another address, or use that \
+                 address as url",
+                server.host()
+            )
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_chart_that_is_too_large_is_not_downloaded() {
     let big = Bytes::from(vec![0_u8; 1001]);

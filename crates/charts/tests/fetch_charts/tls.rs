@@ -225,6 +225,16 @@ async fn tls_is_not_left_on_the_way() {
         "{}",
         told(&failure)
     );
+    let text = super::index(&plain.url("http", "/web-1.2.3.tgz"), &super::digest(CHART));
+    let listing = server(&ours, None, move |_| text.clone().into_response()).await;
+    let failure = fetched(&listing.url("https", ""), "web", "1.2.3", &access)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&failure, Error::InsecureArchive { archive, .. } if *archive == plain.url("http", "/web-1.2.3.tgz")),
+        "{}",
+        told(&failure)
+    );
     assert_eq!(plain.seen(), []);
 }
 

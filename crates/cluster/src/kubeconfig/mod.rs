@@ -18,7 +18,7 @@ pub mod renew;
 
 use std::time::Duration;
 
-pub use address::RefusedAddress;
+pub use crate::address::RefusedAddress;
 pub use client::{client, client_heard};
 pub use error::Error;
 pub use self_contained::{Form, SelfContained, Sources, self_contained};

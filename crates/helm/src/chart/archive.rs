@@ -1,6 +1,8 @@
 //! Unpacks a packaged chart, `.tgz`, into its files (Helm's `pkg/chart/loader/archive`).
 
-use std::io::Read;
+use std::cell::Cell;
+use std::io::{self, Read};
+use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 use tar::EntryType;
@@ -67,6 +69,7 @@ impl Budget {
         }
     }
 
+    /// Takes a file: its size, and its name, which can be the larger part.
     pub(crate) fn take(&mut self, name: &str, size: u64) -> Result<(), Error> {
         if self.helm == HelmLine::Three && size > MAX_FILE_HELM_3 {
             return Err(Error::FileTooLarge {
@@ -76,6 +79,7 @@ impl Budget {
         self.files = self.files.checked_sub(1).ok_or(Error::TooManyFiles {
             limit: self.limits.files,
         })?;
+        let size = size.saturating_add(name.len() as u64);
         self.size = self.size.checked_sub(size).ok_or_else(|| self.too_large())?;
         Ok(())
     }
@@ -86,7 +90,12 @@ impl Budget {
 pub enum Error {
     /// The bytes are not gzip or not tar, or they are truncated.
     #[error("could not read the chart archive")]
-    Read(#[source] std::io::Error),
+    Read(#[source] io::Error),
+    /// The headers of a file are larger than allowed.
+    #[error(
+        "the headers of a file in the chart archive, with its name, are longer than {MAX_HEADERS} bytes: give it a shorter name, or package the chart again with helm package or kco package"
+    )]
+    LongHeaders,
     /// A path is absolute.
     #[error("chart illegally contains absolute paths")]
     AbsolutePath,
@@ -148,31 +157,57 @@ pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&GZIP_MAGIC)
 }
 
+/// The most bytes in front of a file's content: its header, with a long name or extended headers. Go reads 1 MiB of each;
+/// names that a file system can hold are far shorter.
+const MAX_HEADERS: u64 = 64 * 1024;
+
+/// Which archives are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Those that Helm accepts.
+    Any,
+    /// Only those that `helm package` can produce: everything is in one folder, and there are no links.
+    Packaged,
+}
+
 /// Unpacks an archive: returns its files in their order, without the first part of their paths.
-pub(crate) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
-    // Headers are limited too: in an archive of empty files they are the larger part.
-    let unpacked = MultiGzDecoder::new(archive).take(budget.limits.total_size.saturating_mul(2));
+///
+/// # Errors
+/// When it is damaged or unsafe, when it exceeds the budget or is of another shape.
+pub(crate) fn files(archive: &[u8], shape: Shape, budget: &mut Budget) -> Result<Vec<File>, Error> {
+    let allowance = Rc::new(Cell::new(0));
+    let unpacked = Metered {
+        // Headers are limited too: in an archive of empty files they are the larger part.
+        inner: MultiGzDecoder::new(archive).take(budget.limits.total_size.saturating_mul(2)),
+        allowance: allowance.clone(),
+    };
     let mut tar = tar::Archive::new(unpacked);
+    let mut entries = tar.entries().map_err(unread)?;
+    let mut root = None;
     let mut files = Vec::new();
-    for entry in tar.entries().map_err(Error::Read)? {
-        let mut entry = entry.map_err(Error::Read)?;
+    loop {
+        // The tar reader keeps long names and extended headers in memory before it returns the file that they describe.
+        allowance.set(MAX_HEADERS);
+        let Some(entry) = entries.next() else { break };
+        allowance.set(u64::MAX);
+        let mut entry = entry.map_err(unread)?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let is_extension = matches!(
-            entry.header().entry_type(),
-            EntryType::XGlobalHeader | EntryType::XHeader
-        );
-        if entry.header().entry_type().is_dir() || path.ends_with('/') || is_extension {
+        let kind = entry.header().entry_type();
+        let is_extension = matches!(kind, EntryType::XGlobalHeader | EntryType::XHeader);
+        if shape == Shape::Packaged && !is_extension {
+            check_shape(kind, &path, &mut root)?;
+        }
+        // What a sparse file has in memory is unlimited before the budget knows it.
+        let is_folder = kind.is_dir() || (path.ends_with('/') && !kind.is_gnu_sparse());
+        if is_folder || is_extension {
+            // Otherwise it would be skipped together with the next headers, and count as theirs.
+            io::copy(&mut entry, &mut io::sink()).map_err(unread)?;
             continue;
         }
         let name = name_in_chart(&path)?;
-        let size = entry.size();
-        budget.take(&path, size)?;
+        budget.take(&path, entry.size())?;
         let mut data = Vec::new();
-        entry
-            .by_ref()
-            .take(size)
-            .read_to_end(&mut data)
-            .map_err(Error::Read)?;
+        entry.read_to_end(&mut data).map_err(unread)?;
         files.push(File::new(name, data));
     }
     if files.is_empty() {
@@ -181,36 +216,56 @@ pub(crate) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Er
     Ok(files)
 }
 
-/// Checks what Helm accepts although `helm package` never produces it: everything must be in one folder, and there
-/// must be no links.
-///
-/// # Errors
-/// When the check fails, or when the archive cannot be read.
-pub(crate) fn check_shape(archive: &[u8], limits: &Limits) -> Result<(), Error> {
-    let unpacked = MultiGzDecoder::new(archive).take(limits.total_size.saturating_mul(2));
-    let mut tar = tar::Archive::new(unpacked);
-    let mut root: Option<String> = None;
-    for entry in tar.entries().map_err(Error::Read)? {
-        let entry = entry.map_err(Error::Read)?;
-        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        match entry.header().entry_type() {
-            EntryType::XGlobalHeader | EntryType::XHeader => continue,
-            EntryType::Regular | EntryType::Continuous | EntryType::Directory | EntryType::GNUSparse => {}
-            _ => return Err(Error::NotAFile { path }),
-        }
-        let own = path.split(['/', '\\']).next().unwrap_or_default();
-        match &root {
-            Some(root) if root != own => {
-                return Err(Error::TwoRoots {
-                    first: root.clone(),
-                    second: own.to_owned(),
-                });
-            }
-            Some(_) => {}
-            None => root = Some(own.to_owned()),
+/// Checks what Helm accepts although `helm package` never produces it.
+fn check_shape(kind: EntryType, path: &str, root: &mut Option<String>) -> Result<(), Error> {
+    match kind {
+        EntryType::Regular | EntryType::Continuous | EntryType::Directory | EntryType::GNUSparse => {}
+        _ => {
+            return Err(Error::NotAFile {
+                path: path.to_owned(),
+            });
         }
     }
-    Ok(())
+    let own = path.split(['/', '\\']).next().unwrap_or_default();
+    match root {
+        Some(root) if root != own => Err(Error::TwoRoots {
+            first: root.clone(),
+            second: own.to_owned(),
+        }),
+        Some(_) => Ok(()),
+        None => {
+            *root = Some(own.to_owned());
+            Ok(())
+        }
+    }
+}
+
+/// A reader that fails once more is read than whoever reads may have at this point.
+struct Metered<R> {
+    inner: R,
+    allowance: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        let rest = self.allowance.get().checked_sub(read as u64);
+        self.allowance
+            .set(rest.ok_or_else(|| io::Error::other(Exceeded))?);
+        Ok(read)
+    }
+}
+
+/// The allowance of [`Metered`] is used up.
+#[derive(Debug, thiserror::Error)]
+#[error("its headers are too long")]
+struct Exceeded;
+
+fn unread(error: io::Error) -> Error {
+    match error.downcast::<Exceeded>() {
+        Ok(Exceeded) => Error::LongHeaders,
+        Err(error) => Error::Read(error),
+    }
 }
 
 /// Removes the first part of an entry's path and checks the rest.
@@ -280,7 +335,11 @@ mod tests {
     }
 
     fn unpack(entries: &[(&str, &[u8])]) -> Result<Vec<String>, Error> {
-        let found = files(&pack(entries), &mut Budget::new(ChartOptions::default()))?;
+        let found = files(
+            &pack(entries),
+            Shape::Any,
+            &mut Budget::new(ChartOptions::default()),
+        )?;
         Ok(found.into_iter().map(|file| file.name).collect())
     }
 
@@ -322,8 +381,10 @@ mod tests {
 
     #[test]
     fn a_foreign_archive_has_one_folder_and_no_links() {
-        let check =
-            |archive: &[u8]| check_shape(archive, &Limits::default()).map_err(|refused| refused.to_string());
+        let check = |archive: &[u8]| {
+            let mut budget = Budget::new(ChartOptions::default());
+            files(archive, Shape::Packaged, &mut budget).map_err(|refused| refused.to_string())
+        };
         check(&pack(&[("c/Chart.yaml", b""), ("c/", b""), ("c\\x", b"")])).unwrap();
         let refused = check(&pack(&[("c/Chart.yaml", b""), ("d/x", b"")])).unwrap_err();
         assert_eq!(
@@ -353,6 +414,7 @@ mod tests {
     fn a_byte_order_mark_is_no_part_of_a_file() {
         let found = files(
             &pack(&[("c/a", b"\xef\xbb\xbfx")]),
+            Shape::Any,
             &mut Budget::new(ChartOptions::default()),
         )
         .unwrap();
@@ -370,19 +432,81 @@ mod tests {
             }))
         };
         assert!(matches!(
-            files(&archive, &mut limits(10_000, 1)),
+            files(&archive, Shape::Any, &mut limits(10_000, 1)),
             Err(Error::TooManyFiles { limit: 1 })
         ));
         assert!(matches!(
-            files(&archive, &mut limits(1100, 9)),
+            files(&archive, Shape::Any, &mut limits(1100, 9)),
             Err(Error::TooLarge { limit: 1100 })
         ));
-        assert_eq!(files(&archive, &mut limits(4096, 2)).unwrap().len(), 2);
+        assert_eq!(
+            files(&archive, Shape::Any, &mut limits(4096, 2)).unwrap().len(),
+            2
+        );
+    }
+
+    /// The entry of a long name or an extended header, and then a file.
+    fn described(kind: EntryType, description: &[u8]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(
+            Vec::new(),
+            flate2::Compression::best(),
+        ));
+        // What a folder has is skipped, and counts as no header.
+        let content = vec![7; 100_000];
+        for (kind, name, data) in [
+            (EntryType::Directory, "c/", content.as_slice()),
+            (kind, "x", description),
+            (EntryType::Regular, "c/a", &content),
+        ] {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_path(name).unwrap();
+            header.set_size(data.len() as u64);
+            header.set_cksum();
+            tar.append(&header, data).unwrap();
+        }
+        tar.into_inner().unwrap().finish().unwrap()
+    }
+
+    #[test]
+    fn long_names_and_extended_headers_are_limited_before_they_are_in_memory() {
+        let read = |archive: &[u8]| {
+            let found = files(archive, Shape::Any, &mut Budget::new(ChartOptions::default()));
+            found.map(|found| found.into_iter().map(|file| file.name).collect::<Vec<_>>())
+        };
+        let long = format!("c/{}", "n".repeat(1000));
+        // The number is the length of the record.
+        let pax = format!("1013 path={long}\n");
+        for (kind, description) in [(EntryType::GNULongName, long.clone()), (EntryType::XHeader, pax)] {
+            let found = read(&described(kind, description.as_bytes())).unwrap();
+            assert_eq!(found, [&long["c/".len()..]], "{kind:?}");
+        }
+        let endless = vec![0xff; 1 << 20];
+        for kind in [EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader] {
+            let refused = read(&described(kind, &endless)).unwrap_err();
+            assert!(matches!(refused, Error::LongHeaders), "{kind:?}: {refused}");
+        }
+        // One that describes no single file is skipped, and is never in memory.
+        let found = read(&described(EntryType::XGlobalHeader, &endless)).unwrap();
+        assert_eq!(found, ["a"]);
+    }
+
+    #[test]
+    fn names_count_as_content() {
+        let name = format!("c/{}", "n".repeat(90));
+        let archive = pack(&[(&name, b""), (&name, b"")]);
+        let read = |size| {
+            let mut budget = Budget::new(ChartOptions::default());
+            budget.size = size;
+            files(&archive, Shape::Any, &mut budget)
+        };
+        assert!(matches!(read(183), Err(Error::TooLarge { .. })));
+        assert_eq!(read(184).unwrap().len(), 2);
     }
 
     #[test]
     fn what_is_no_archive_is_refused() {
-        let read = |bytes: &[u8]| files(bytes, &mut Budget::new(ChartOptions::default()));
+        let read = |bytes: &[u8]| files(bytes, Shape::Any, &mut Budget::new(ChartOptions::default()));
         assert!(matches!(read(b"name: c"), Err(Error::Read(_))));
         assert!(matches!(read(&pack(&[])), Err(Error::Empty)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -148,7 +148,7 @@ fn subchart(
                 found: file.name.clone(),
             });
         }
-        archive::files(&file.data, budget)
+        archive::files(&file.data, archive::Shape::Any, budget)
             .map_err(Error::from)
             .and_then(|files| chart(files, budget, depth))
     } else {

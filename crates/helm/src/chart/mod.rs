@@ -98,9 +98,7 @@ impl Chart {
     /// # Errors
     /// When the archive is damaged, unsafe or larger than the limits, or when it does not contain a chart.
     pub fn from_archive(archive: &[u8], options: impl Into<ChartOptions>) -> Result<Self, Error> {
-        let mut budget = archive::Budget::new(options.into());
-        let files = archive::files(archive, &mut budget)?;
-        Self::load(files, &mut budget)
+        Self::unpacked(archive, archive::Shape::Any, options.into())
     }
 
     /// Loads a packaged chart from an untrusted source: like [`Chart::from_archive`], but it must consist of one
@@ -109,8 +107,13 @@ impl Chart {
     /// # Errors
     /// As [`Chart::from_archive`].
     pub fn from_foreign_archive(archive: &[u8], limits: &Limits) -> Result<Self, Error> {
-        archive::check_shape(archive, limits)?;
-        Self::from_archive(archive, limits)
+        Self::unpacked(archive, archive::Shape::Packaged, limits.into())
+    }
+
+    fn unpacked(archive: &[u8], shape: archive::Shape, options: ChartOptions) -> Result<Self, Error> {
+        let mut budget = archive::Budget::new(options);
+        let files = archive::files(archive, shape, &mut budget)?;
+        Self::load(files, &mut budget)
     }
 
     /// Loads a chart from the files of its folder, in the order in which a directory walk finds them.
@@ -212,7 +215,11 @@ impl Chart {
 /// # Errors
 /// When the archive is damaged, unsafe or larger than the limits.
 pub fn unpack(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
-    archive::files(archive, &mut archive::Budget::new(limits.into()))
+    archive::files(
+        archive,
+        archive::Shape::Any,
+        &mut archive::Budget::new(limits.into()),
+    )
 }
 
 /// Parses a `Chart.yaml` without checking its rules.

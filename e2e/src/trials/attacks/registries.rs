@@ -59,8 +59,21 @@ pub(super) fn attacks() -> Vec<Attack> {
             "the index of a chart repository names another host for the archive",
             index,
         ),
+        registry(
+            "address-redirect",
+            "a chart repository redirects to the metadata service of the cloud",
+            |stage, name| link_local(stage, name, Answer::Redirect(METADATA.to_owned())),
+        ),
+        registry(
+            "address-index",
+            "the index of a chart repository names the metadata service of the cloud for the archive",
+            |stage, name| link_local(stage, name, Answer::Content(index_naming(METADATA).into())),
+        ),
     ]
 }
+
+/// An address that only machines beside a node reach, in a spelling of IPv6.
+const METADATA: &str = "http://[::ffff:169.254.169.254]/latest/trusting-1.0.0.tgz";
 
 /// The definition's author trusts this host with the password, whoever runs it.
 fn chart_of(stage: &Stage, name: &str, url: &str, repo: Option<&str>) -> Result<Namespace> {
@@ -193,13 +206,35 @@ fn repository(stage: &Stage, name: &str, says: fn(&str) -> Answer) -> Result<Out
 
 fn index(stage: &Stage, name: &'static str) -> Result<Outcome> {
     let attacker = attacker(|_| Answer::AskPassword)?;
-    let archive = attacker.url("/trusting-1.0.0.tgz");
-    let index = format!(
-        "apiVersion: v1\nentries:\n  trusting:\n    - {{apiVersion: v2, name: trusting, version: 1.0.0, urls: ['{archive}']}}\n"
-    );
+    let index = index_naming(&attacker.url("/trusting-1.0.0.tgz"));
     let trusted = HttpServer::start(move |_| Answer::Content(index.clone().into()))?;
     let namespace = chart_of(stage, name, &trusted.url("/charts"), Some("trusting"))?;
     judge(stage, &namespace, &attacker)
+}
+
+fn index_naming(archive: &str) -> String {
+    format!(
+        "apiVersion: v1\nentries:\n  trusting:\n    - {{apiVersion: v2, name: trusting, version: 1.0.0, urls: ['{archive}']}}\n"
+    )
+}
+
+/// Only the client's own words tell a connection that it refused from one that failed. That other hosts are connected
+/// to is seen by `index-names-host`.
+fn link_local(stage: &Stage, name: &str, answer: Answer) -> Result<Outcome> {
+    let trusted = HttpServer::start(move |_| answer.clone())?;
+    let namespace = chart_of(stage, name, &trusted.url("/charts"), Some("trusting"))?;
+    let said = || {
+        let definition = namespace.get("compositiondefinitions", "trusting")?;
+        let synced = condition(&definition.unwrap_or_default(), "Synced").cloned();
+        Ok(synced.map(|synced| synced["message"].as_str().unwrap_or_default().to_owned()))
+    };
+    let said = namespace.wait_until("what the definition says", said)?;
+    namespace.kubectl(&["delete", "compositiondefinition", "trusting", "--wait=false"])?;
+    Ok(if said.contains("a link-local address") {
+        Outcome::refused(format!("the client: {said}"), "nothing of that address")
+    } else {
+        Outcome::got_through(format!("it was connected to: {said}"))
+    })
 }
 
 /// A simple chart, for attacks that only need one.
