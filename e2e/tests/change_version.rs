@@ -81,7 +81,7 @@ fn compositions_that_do_not_fit_a_new_version_are_named_and_block_it() -> Result
         definition["status"]["breakers"],
         json!([{
             "namespace": scenario.namespace(), "name": "too-big", "path": "/replicas",
-            "reason": "maximum: got 2, want 1",
+            "reason": "the value is greater than the maximum of 1",
         }])
     );
     for name in ["fits", "too-big", "off"] {

@@ -57,7 +57,8 @@ impl Gate<'_> {
         })
     }
 
-    /// Why the version refuses a spec, as Helm would refuse the values, or the API server the object.
+    /// Why the version refuses a spec, as Helm would refuse the values, or the API server the object. Without anything of
+    /// the spec but its keys: definitions are read by others than compositions.
     fn refusal(
         &self,
         labelled: Option<&str>,
@@ -65,8 +66,8 @@ impl Gate<'_> {
         former: Option<&JSONSchemaProps>,
         deadline: &Deadline,
     ) -> Option<(String, String)> {
-        if let Some(why) = spec.unreadable {
-            return Some((String::new(), why));
+        if spec.unreadable.is_some() {
+            return Some((String::new(), "it cannot be read".to_owned()));
         }
         let mut spec = spec.in_version(self.version, labelled, self.conversion, |spec| {
             if let Some(former) = former {
@@ -76,7 +77,10 @@ impl Gate<'_> {
         let none = Map::new();
         let values = spec.as_object().unwrap_or(&none);
         match self.engine.check_until(values, &|| deadline.is_over()) {
-            Err(error) => return Some((String::new(), error.to_string())),
+            Err(_) => {
+                let why = "its values cannot be merged with those of the chart";
+                return Some((String::new(), why.to_owned()));
+            }
             Ok(None) => return None,
             Ok(Some(checked)) => {
                 if let [first, others @ ..] = checked.violations.as_slice() {
@@ -84,7 +88,7 @@ impl Gate<'_> {
                         0 => String::new(),
                         more => format!(" (and {more} more)"),
                     };
-                    return Some((first.path.clone(), format!("{}{more}", first.reason)));
+                    return Some((first.path.clone(), format!("{}{more}", first.masked)));
                 }
             }
         }
@@ -187,9 +191,9 @@ mod tests {
         assert_eq!(
             said,
             [
-                ("deep", "", "it is nested deeper than 127 levels"),
-                ("too-many", "/count", "maximum: got 9, want 3"),
-                ("wrong-size", "/size", "value must be one of 'small', 'big'"),
+                ("deep", "", "it cannot be read"),
+                ("too-many", "/count", "the value is greater than the maximum of 3"),
+                ("wrong-size", "/size", "the value is not one of \"small\" or \"big\""),
             ]
         );
     }

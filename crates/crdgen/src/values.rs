@@ -106,7 +106,8 @@ fn prune(schema: Option<&JSONSchemaProps>, value: &mut Value, keep: bool) {
     }
 }
 
-/// Why an API server would reject a value, with the path below `path`; none if it would accept it.
+/// Why an API server would reject a value, with the path below `path`; none if it would accept it. What the value is does not
+/// become part of the reason: others read it than those who may read the value.
 ///
 /// CEL rules are not evaluated, and formats only as far as [`crate::structural()`] writes them: a text that clearly
 /// does not match its format is rejected.
@@ -114,7 +115,7 @@ pub fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<St
     if let Some(allowed) = &schema.enum_
         && !allowed.iter().any(|JSON(allowed)| equal(allowed, value))
     {
-        return Some(format!("{path}: {value} is none of the allowed values"));
+        return Some(format!("{path}: the value is none of the allowed values"));
     }
     if value.is_null() {
         return (refuses_null(schema) && schema.type_.is_some())
@@ -123,10 +124,10 @@ pub fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<St
     if let Some(wanted) = &schema.type_
         && !has_type(value, wanted)
     {
-        return Some(format!("{path}: {value} is not of type {wanted}"));
+        return Some(format!("{path}: the value is not of type {wanted}"));
     }
     if schema.x_kubernetes_int_or_string == Some(true) && !has_type(value, "integer") && !value.is_string() {
-        return Some(format!("{path}: {value} is neither an integer nor a string"));
+        return Some(format!("{path}: the value is neither an integer nor a string"));
     }
     let inside = match value {
         Value::Object(map) => object_refusal(schema, map, path),
@@ -187,7 +188,7 @@ fn object_refusal(
     if schema.min_properties.is_some_and(|least| count < least)
         || schema.max_properties.is_some_and(|most| count > most)
     {
-        return Some(format!("{path}: {count} properties are too few or too many"));
+        return Some(format!("{path}: the properties are too few or too many"));
     }
     map.iter()
         .find_map(|(key, inner)| refusal(child(schema, key)?, inner, &format!("{path}.{key}")))
@@ -198,7 +199,7 @@ fn array_refusal(schema: &JSONSchemaProps, list: &[Value], path: &str) -> Option
     if schema.min_items.is_some_and(|least| count < least)
         || schema.max_items.is_some_and(|most| count > most)
     {
-        return Some(format!("{path}: {count} items are too few or too many"));
+        return Some(format!("{path}: the items are too few or too many"));
     }
     let is_set = schema.x_kubernetes_list_type.as_deref() == Some("set");
     if is_set
@@ -220,14 +221,14 @@ fn string_refusal(schema: &JSONSchemaProps, text: &str, path: &str) -> Option<St
     if schema.min_length.is_some_and(|least| length < least)
         || schema.max_length.is_some_and(|most| length > most)
     {
-        return Some(format!("{path}: {text:?} is too short or too long"));
+        return Some(format!("{path}: the value is too short or too long"));
     }
     if let Some(format) = schema.format.as_deref().filter(|format| !resembles(text, format)) {
-        return Some(format!("{path}: {text:?} is no {format}"));
+        return Some(format!("{path}: the value is no {format}"));
     }
     let pattern = schema.pattern.as_deref()?;
     let matches = Regexp::compile(pattern.as_bytes()).map_or(true, |regex| regex.is_match(text.as_bytes()));
-    (!matches).then(|| format!("{path}: {text:?} does not match {pattern}"))
+    (!matches).then(|| format!("{path}: the value does not match {pattern}"))
 }
 
 /// Whether a text roughly matches its format.
@@ -268,10 +269,10 @@ fn number_refusal(schema: &JSONSchemaProps, number: f64, path: &str) -> Option<S
         }
     };
     if schema.minimum.is_some_and(too_small) || schema.maximum.is_some_and(too_big) {
-        return Some(format!("{path}: {number} is too small or too big"));
+        return Some(format!("{path}: the value is too small or too big"));
     }
     let factor = schema.multiple_of?;
-    ((number / factor).fract() != 0.0).then(|| format!("{path}: {number} is no multiple of {factor}"))
+    ((number / factor).fract() != 0.0).then(|| format!("{path}: the value is no multiple of {factor}"))
 }
 
 fn junctor_refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
@@ -289,17 +290,17 @@ fn junctor_refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Optio
         .as_ref()
         .is_some_and(|branches| !branches.iter().any(fits))
     {
-        return Some(format!("{path}: {value} fits none of anyOf"));
+        return Some(format!("{path}: the value fits none of anyOf"));
     }
     if schema
         .one_of
         .as_ref()
         .is_some_and(|branches| branches.iter().filter(|inner| fits(inner)).count() != 1)
     {
-        return Some(format!("{path}: {value} does not fit exactly one of oneOf"));
+        return Some(format!("{path}: the value does not fit exactly one of oneOf"));
     }
     let refused = schema.not.as_deref().is_some_and(fits);
-    refused.then(|| format!("{path}: {value} is what `not` forbids"))
+    refused.then(|| format!("{path}: the value is what `not` forbids"))
 }
 
 /// The schema of the property `key`: its own, or that of additional properties.
@@ -380,33 +381,33 @@ mod tests {
             (
                 json!({ "type": "integer" }),
                 json!("1"),
-                Some("at: \"1\" is not of type integer"),
+                Some("at: the value is not of type integer"),
             ),
             (json!({ "type": "integer" }), json!(1.0), None),
             (
                 json!({ "type": "string", "pattern": r"^\d+$" }),
                 json!("x"),
-                Some("at: \"x\" does not match ^\\d+$"),
+                Some("at: the value does not match ^\\d+$"),
             ),
             (
                 json!({ "x-kubernetes-int-or-string": true }),
                 json!(true),
-                Some("at: true is neither an integer nor a string"),
+                Some("at: the value is neither an integer nor a string"),
             ),
             (
                 json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "type": "string" } } } }),
                 json!({ "a": ["x", 1] }),
-                Some("at.a[1]: 1 is not of type string"),
+                Some("at.a[1]: the value is not of type string"),
             ),
             (
                 json!({ "type": "number", "minimum": 0, "exclusiveMinimum": true }),
                 json!(0),
-                Some("at: 0 is too small or too big"),
+                Some("at: the value is too small or too big"),
             ),
             (
                 json!({ "type": "object", "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }),
                 json!({ "a": 1, "b": 1 }),
-                Some("at: {\"a\":1,\"b\":1} does not fit exactly one of oneOf"),
+                Some("at: the value does not fit exactly one of oneOf"),
             ),
         ] {
             assert_eq!(refusal(&schema(text), &value, "at").as_deref(), why);

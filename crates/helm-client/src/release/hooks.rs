@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::apply::{self, Force, put_as_is};
 use super::objects::{self, Target};
 use super::output::output;
-use super::ownership::Owner;
+use super::ownership::{Claim, Owner};
 use super::{Error, Progress, Releases, at_length};
 use crate::json;
 use crate::records::{Record, Records, Stage};
@@ -187,9 +187,13 @@ impl Releases {
 
         let mut object = target.manifest.clone();
         if let Some(id) = target.id()
-            && let Some(uid) = self.check_hook(&owner, id, "update").await?
+            && let Some((claim, uid)) = self.check_hook(&owner, id, "update").await?
         {
-            object["metadata"]["uid"] = uid.into();
+            match claim {
+                Claim::Own => object["metadata"]["uid"] = uid.into(),
+                // Nothing of what somebody else wrote becomes part of the release.
+                Claim::Nobodys => self.delete_hook(id, Some(&uid)).await?,
+            }
         }
         let nothing = Force::set_in(&[]);
         let put = put_as_is(&self.cluster, &target, &object, &nothing).await;
@@ -206,8 +210,8 @@ impl Releases {
         Ok(())
     }
 
-    /// Checks that a hook may take over or remove the object of its name, and returns the UID of the existing one.
-    /// For a release that belongs to no object nothing is checked, as with Helm.
+    /// Checks that a hook may take over or remove the object of its name, and returns whose it is and the UID of the
+    /// existing one. For a release that belongs to no object nothing is checked, as with Helm.
     ///
     /// # Errors
     /// [`Error::NotOurs`].
@@ -216,7 +220,7 @@ impl Releases {
         owner: &Owner,
         id: &ObjectId,
         word: &'static str,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<(Claim, String)>, Error> {
         if owner.parent.is_none() {
             return Ok(None);
         }
@@ -224,10 +228,10 @@ impl Releases {
         let Some(live) = live.map_err(Error::objects("look for"))? else {
             return Ok(None);
         };
-        owner
+        let claim = owner
             .check_hook(id, &json::of(&live))
             .map_err(|reason| apply::not_ours(id, word, reason))?;
-        Ok(live.metadata.uid)
+        Ok(Some((claim, live.metadata.uid.unwrap_or_default())))
     }
 
     pub(super) async fn hook_target(&self, hook: &Hook, namespace: &str) -> Result<Option<Target>, Error> {
@@ -280,9 +284,14 @@ impl Releases {
         let Some(id) = id.filter(|_| is_deleted_by(hook, policy)) else {
             return Ok(());
         };
+        let found = self.check_hook(owner, id, "update").await?;
+        self.delete_hook(id, found.as_ref().map(|(_, uid)| &**uid)).await
+    }
+
+    /// Deletes an object that a hook made or replaces, and waits until it is gone.
+    async fn delete_hook(&self, id: &ObjectId, uid: Option<&str>) -> Result<(), Error> {
         let mut how = Delete::with(Propagation::Background);
-        let uid = self.check_hook(owner, id, "update").await?;
-        if let Some(uid) = &uid {
+        if let Some(uid) = uid {
             how = how.uid(uid);
         }
         let timeout = self.options.timeout;

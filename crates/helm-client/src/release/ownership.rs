@@ -24,6 +24,15 @@ pub(crate) struct Owner {
     pub(crate) parent: Option<(&'static str, String)>,
 }
 
+/// Whose an object is that a hook may take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It is the release's.
+    Own,
+    /// It names no owner.
+    Nobodys,
+}
+
 /// Objects that were found to belong to a release, and what they have to have when they are written.
 pub(crate) type Checked = HashMap<ObjectId, Precondition>;
 
@@ -94,19 +103,29 @@ impl Owner {
 
     /// Checks that a hook may take over or remove an object. Hooks have none of Helm's labels and annotations; so
     /// where a release belongs to an object, an object without an owner counts as the release's only in its own
-    /// namespace. Where it belongs to none, nothing is checked, as in Helm.
+    /// namespace, and a Secret never does: what it holds would become readable for whoever may use the release. Where it
+    /// belongs to none, nothing is checked, as in Helm.
     ///
     /// # Errors
     /// The owner, or that the owner is unknown.
-    pub(crate) fn check_hook(&self, id: &ObjectId, live: &Value) -> Result<(), String> {
+    pub(crate) fn check_hook(&self, id: &ObjectId, live: &Value) -> Result<Claim, String> {
         let Some((label, uid)) = &self.parent else {
-            return Ok(());
+            return Ok(Claim::Own);
         };
-        if self.names_parent(live)?
-            || id.namespace() == Some(&self.namespace)
-            || self.check_marks(live).is_ok()
-        {
-            return Ok(());
+        if self.names_parent(live)? {
+            return Ok(Claim::Own);
+        }
+        let resource = id.resource();
+        if resource.group.is_empty() && resource.plural == "secrets" {
+            return Err(format!(
+                "it has no label {label}, and a hook takes over no Secret: remove the Secret, or set that label to {uid:?}"
+            ));
+        }
+        if self.check_marks(live).is_ok() {
+            return Ok(Claim::Own);
+        }
+        if id.namespace() == Some(&self.namespace) {
+            return Ok(Claim::Nobodys);
         }
         Err(format!(
             "it has no label {label}, and outside of namespace {} a hook takes over only objects that \
@@ -166,7 +185,7 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use serde_json::json;
 
     use super::*;
@@ -245,14 +264,28 @@ mod tests {
     #[test]
     fn a_hook_takes_objects_without_a_parent_at_home_alone() {
         let nobodys = json!({"metadata": {}});
-        assert_eq!(web_of_42().check_hook(&map("shop"), &nobodys), Ok(()));
+        assert_eq!(web_of_42().check_hook(&map("shop"), &nobodys), Ok(Claim::Nobodys));
         let refused = web_of_42().check_hook(&map("other"), &nobodys).unwrap_err();
         assert!(
             refused.starts_with("it has no label krateo.io/composition-id"),
             "{refused}"
         );
-        assert_eq!(web().check_hook(&map("other"), &nobodys), Ok(()), "as Helm does");
+        assert_eq!(web().check_hook(&map("other"), &nobodys), Ok(Claim::Own), "as Helm does");
         let ours = json!({"metadata": {"labels": {"krateo.io/composition-id": "42"}}});
-        assert_eq!(web_of_42().check_hook(&map("other"), &ours), Ok(()));
+        assert_eq!(web_of_42().check_hook(&map("other"), &ours), Ok(Claim::Own));
+    }
+
+    #[test]
+    fn a_hook_takes_a_secret_only_from_itself() {
+        let secret = ObjectId::of::<Secret>(Some("shop"), "a").unwrap();
+        let refused = web_of_42().check_hook(&secret, &json!({"metadata": {}})).unwrap_err();
+        assert!(refused.contains("a hook takes over no Secret"), "{refused}");
+        // Whoever makes compositions chooses the name of a release, so Helm's marks say nothing.
+        let mut marked = json!({"metadata": {}});
+        web_of_42().claim(&mut marked);
+        assert!(web_of_42().check_hook(&secret, &marked).is_err());
+        let ours = json!({"metadata": {"labels": {"krateo.io/composition-id": "42"}}});
+        assert_eq!(web_of_42().check_hook(&secret, &ours), Ok(Claim::Own));
+        assert_eq!(web().check_hook(&secret, &json!({})), Ok(Claim::Own), "as Helm does");
     }
 }

@@ -21,6 +21,8 @@ pub struct Violation {
     pub path: String,
     /// The reason, in the words of Helm's validator.
     pub reason: String,
+    /// The reason without anything of the value, for people who may not read it.
+    pub masked: String,
 }
 
 /// Validates the values of a chart, then those of its subcharts, each against its own schema.
@@ -48,19 +50,19 @@ pub(crate) fn violations(
 ) -> Option<Vec<Violation>> {
     let mut violations = Vec::new();
     visit(chart, values, "", is_over, &mut |chart, path, outcome| {
-        let violation = |path: String, reason: String| Violation {
-            chart: chart.to_owned(),
-            path,
-            reason,
-        };
         match outcome {
-            Ok(errors) => violations.extend(errors.iter().map(|error| {
-                violation(
-                    format!("{path}{}", at(error)),
-                    message(std::slice::from_ref(error)),
-                )
+            Ok(errors) => violations.extend(errors.iter().map(|error| Violation {
+                chart: chart.to_owned(),
+                path: format!("{path}{}", at(error)),
+                reason: message(std::slice::from_ref(error)),
+                masked: error.masked_with("the value").to_string(),
             })),
-            Err(why) => violations.push(violation(path.to_owned(), why.trim_end().to_owned())),
+            Err(why) => violations.push(Violation {
+                chart: chart.to_owned(),
+                path: path.to_owned(),
+                reason: why.trim_end().to_owned(),
+                masked: "the values cannot be checked".to_owned(),
+            }),
         }
     });
     (!is_over()).then_some(violations)

@@ -1,12 +1,13 @@
 //! Lookups of templates: they use the rights of a controller or of chart-inspector, and whoever writes the values
 //! chooses them.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::stage::{CATALOG, REGISTRY_SECRET, Scene};
 use super::{Actor, Attack, Outcome, Stage};
 use crate::ChartFolder;
+use crate::namespace::condition;
 use crate::platform::NAMESPACE;
 
 #[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
@@ -134,6 +135,12 @@ pub(super) fn attacks() -> Vec<Attack> {
             neighbour,
         ),
         Attack::new(
+            "lookup-hooked",
+            Actor::Tenant,
+            "takes a Secret of nobody's over by a hook, and then looks it up as its own",
+            hooked,
+        ),
+        Attack::new(
             "lookup-inspector",
             Actor::Tenant,
             "looks up what chart-inspector reads for another chart",
@@ -253,6 +260,53 @@ fn neighbour(stage: &Stage) -> Result<Outcome> {
             .then(|| "the text is in the composition's status".to_owned()))
     };
     scene.judge("mine", told, "the text is not in the composition's status")
+}
+
+/// The control is the same hook for a ConfigMap of nobody's, which it replaces.
+fn hooked(stage: &Stage) -> Result<Outcome> {
+    let name = "lookup-hooked";
+    let text = secret_text(name);
+    let scene = Scene::of(stage, name)?;
+    let object = |kind: &str, object: &str| {
+        json!({
+            "apiVersion": "v1", "kind": kind, "metadata": {"name": object, "namespace": scene.a.namespace()},
+            "data": {"password": base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &text)},
+        })
+    };
+    let hook = |kind: &str, object: &str| {
+        format!(
+            "apiVersion: v1\nkind: {kind}\nmetadata:\n  name: {object}\n  annotations:\n    helm.sh/hook: pre-install,pre-upgrade\n    helm.sh/hook-delete-policy: hook-failed\n"
+        )
+    };
+    scene.a.apply(&object("ConfigMap", "unclaimed"))?;
+    scene.a.apply(&object("Secret", "database"))?;
+    scene.composed("control", &json!({"extraDeploy": [hook("ConfigMap", "unclaimed")]}))?;
+    let taken = scene.a.get("configmaps", "unclaimed")?.unwrap_or_default();
+    ensure!(taken["data"].is_null(), "the hook took over what is in it: {taken}");
+
+    let loot = format!(
+        r#"{}{{{{ (lookup "v1" "Secret" .Release.Namespace "database").data | toJson | quote }}}}"#,
+        map()
+    );
+    scene.compose("mine", &json!({"extraDeploy": [hook("Secret", "database")]}))?;
+    let refusal = "takes over no Secret";
+    scene.a.wait(&scene.bazaar.resource(), "mine", |mine| {
+        let is_released = condition(mine, "Released").is_some_and(|released| released["status"] == "True");
+        is_released || mine["status"].to_string().contains(refusal)
+    })?;
+    scene.compose("mine", &json!({"extraDeploy": [hook("Secret", "database"), loot]}))?;
+    let told = || {
+        let loot = scene.a.get("configmaps", "loot")?.unwrap_or_default();
+        let database = scene.a.get("secrets", "database")?.unwrap_or_default();
+        Ok(if !loot.is_null() {
+            Some("the Secret is in a ConfigMap".to_owned())
+        } else if !database["metadata"]["labels"].is_null() {
+            Some("the Secret has the composition's labels".to_owned())
+        } else {
+            None
+        })
+    };
+    scene.judge("mine", told, "the Secret belongs to nobody, and nothing of it is told")
 }
 
 /// Another definition's chart looks up Services in every namespace, so chart-inspector may read them.

@@ -916,6 +916,50 @@ async fn a_hook_that_would_take_over_the_object_of_another_writes_nothing() {
 }
 
 #[tokio::test]
+async fn a_hook_without_a_policy_to_delete_first_replaces_what_is_nobodys_whole() {
+    let mut wanted = with_hook(desired(&[]), HookEvent::PreInstall);
+    wanted.hooks[0].kind = "ConfigMap".to_owned();
+    wanted.hooks[0].manifest = manifest(&[("ConfigMap", "a")]);
+    wanted.hooks[0].delete_policies = vec![HookDeletePolicy::HookFailed];
+    let nobodys = || json!({"metadata": {"name": "a", "uid": "uid-a"}, "data": {"own": "1"}});
+    let script = Script::new("deleted and made anew")
+        .get(&map("a"), nobodys())
+        .signs_record(1, "pending-install")
+        .signs_record(1, "pending-install")
+        .get(&map("a"), nobodys())
+        .on(
+            Method::DELETE,
+            &map("a"),
+            |sent| assert_eq!(sent["preconditions"]["uid"], "uid-a"),
+            200,
+            gone(),
+        )
+        .absent(&map("a"))
+        .on(
+            Method::PATCH,
+            &map("a"),
+            |sent| assert_eq!(sent["metadata"]["uid"], Value::Null),
+            201,
+            live("a", "42"),
+        )
+        .signs_record(1, "pending-install")
+        .signs_record(1, "deployed");
+    releases(&script)
+        .install(&wanted, &Observed::default())
+        .await
+        .unwrap();
+    script.finish();
+
+    wanted.hooks[0].kind = "Secret".to_owned();
+    wanted.hooks[0].manifest = manifest(&[("Secret", "a")]);
+    let secret = "/api/v1/namespaces/shop/secrets/a";
+    let script = Script::new("a Secret stays").get(secret, nobodys());
+    let refused = releases(&script).install(&wanted, &Observed::default()).await;
+    assert!(matches!(refused, Err(Error::NotOurs { .. })), "{refused:?}");
+    script.finish();
+}
+
+#[tokio::test]
 async fn drift_of_an_object_that_became_anothers_is_not_corrected() {
     let record = authentic(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
     let script = Script::new("replaced by another composition").get(&map("a"), live("a", "43"));
