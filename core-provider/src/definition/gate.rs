@@ -193,7 +193,11 @@ mod tests {
             [
                 ("deep", "", "it cannot be read"),
                 ("too-many", "/count", "the value is greater than the maximum of 3"),
-                ("wrong-size", "/size", "the value is not one of \"small\" or \"big\""),
+                (
+                    "wrong-size",
+                    "/size",
+                    "the value is not one of \"small\" or \"big\""
+                ),
             ]
         );
     }

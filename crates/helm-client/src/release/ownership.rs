@@ -270,7 +270,11 @@ mod tests {
             refused.starts_with("it has no label krateo.io/composition-id"),
             "{refused}"
         );
-        assert_eq!(web().check_hook(&map("other"), &nobodys), Ok(Claim::Own), "as Helm does");
+        assert_eq!(
+            web().check_hook(&map("other"), &nobodys),
+            Ok(Claim::Own),
+            "as Helm does"
+        );
         let ours = json!({"metadata": {"labels": {"krateo.io/composition-id": "42"}}});
         assert_eq!(web_of_42().check_hook(&map("other"), &ours), Ok(Claim::Own));
     }
@@ -278,7 +282,9 @@ mod tests {
     #[test]
     fn a_hook_takes_a_secret_only_from_itself() {
         let secret = ObjectId::of::<Secret>(Some("shop"), "a").unwrap();
-        let refused = web_of_42().check_hook(&secret, &json!({"metadata": {}})).unwrap_err();
+        let refused = web_of_42()
+            .check_hook(&secret, &json!({"metadata": {}}))
+            .unwrap_err();
         assert!(refused.contains("a hook takes over no Secret"), "{refused}");
         // Whoever makes compositions chooses the name of a release, so Helm's marks say nothing.
         let mut marked = json!({"metadata": {}});
@@ -286,6 +292,10 @@ mod tests {
         assert!(web_of_42().check_hook(&secret, &marked).is_err());
         let ours = json!({"metadata": {"labels": {"krateo.io/composition-id": "42"}}});
         assert_eq!(web_of_42().check_hook(&secret, &ours), Ok(Claim::Own));
-        assert_eq!(web().check_hook(&secret, &json!({})), Ok(Claim::Own), "as Helm does");
+        assert_eq!(
+            web().check_hook(&secret, &json!({})),
+            Ok(Claim::Own),
+            "as Helm does"
+        );
     }
 }

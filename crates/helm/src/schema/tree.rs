@@ -49,8 +49,12 @@ pub(crate) fn violations(
     is_over: &dyn Fn() -> bool,
 ) -> Option<Vec<Violation>> {
     let mut violations = Vec::new();
-    visit(chart, values, "", is_over, &mut |chart, path, outcome| {
-        match outcome {
+    visit(
+        chart,
+        values,
+        "",
+        is_over,
+        &mut |chart, path, outcome| match outcome {
             Ok(errors) => violations.extend(errors.iter().map(|error| Violation {
                 chart: chart.to_owned(),
                 path: format!("{path}{}", at(error)),
@@ -63,8 +67,8 @@ pub(crate) fn violations(
                 reason: why.trim_end().to_owned(),
                 masked: "the values cannot be checked".to_owned(),
             }),
-        }
-    });
+        },
+    );
     (!is_over()).then_some(violations)
 }
 

@@ -280,9 +280,15 @@ fn hooked(stage: &Stage) -> Result<Outcome> {
     };
     scene.a.apply(&object("ConfigMap", "unclaimed"))?;
     scene.a.apply(&object("Secret", "database"))?;
-    scene.composed("control", &json!({"extraDeploy": [hook("ConfigMap", "unclaimed")]}))?;
+    scene.composed(
+        "control",
+        &json!({"extraDeploy": [hook("ConfigMap", "unclaimed")]}),
+    )?;
     let taken = scene.a.get("configmaps", "unclaimed")?.unwrap_or_default();
-    ensure!(taken["data"].is_null(), "the hook took over what is in it: {taken}");
+    ensure!(
+        taken["data"].is_null(),
+        "the hook took over what is in it: {taken}"
+    );
 
     let loot = format!(
         r#"{}{{{{ (lookup "v1" "Secret" .Release.Namespace "database").data | toJson | quote }}}}"#,
@@ -294,7 +300,10 @@ fn hooked(stage: &Stage) -> Result<Outcome> {
         let is_released = condition(mine, "Released").is_some_and(|released| released["status"] == "True");
         is_released || mine["status"].to_string().contains(refusal)
     })?;
-    scene.compose("mine", &json!({"extraDeploy": [hook("Secret", "database"), loot]}))?;
+    scene.compose(
+        "mine",
+        &json!({"extraDeploy": [hook("Secret", "database"), loot]}),
+    )?;
     let told = || {
         let loot = scene.a.get("configmaps", "loot")?.unwrap_or_default();
         let database = scene.a.get("secrets", "database")?.unwrap_or_default();
@@ -306,7 +315,11 @@ fn hooked(stage: &Stage) -> Result<Outcome> {
             None
         })
     };
-    scene.judge("mine", told, "the Secret belongs to nobody, and nothing of it is told")
+    scene.judge(
+        "mine",
+        told,
+        "the Secret belongs to nobody, and nothing of it is told",
+    )
 }
 
 /// Another definition's chart looks up Services in every namespace, so chart-inspector may read them.
