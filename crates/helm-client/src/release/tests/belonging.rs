@@ -934,7 +934,6 @@ async fn a_hook_without_a_policy_to_delete_first_replaces_what_is_nobodys_whole(
             200,
             gone(),
         )
-        .absent(&map("a"))
         .on(
             Method::PATCH,
             &map("a"),
