@@ -941,7 +941,6 @@ async fn a_hook_without_a_policy_to_delete_first_replaces_what_is_nobodys_whole(
             201,
             live("a", "42"),
         )
-        .signs_record(1, "pending-install")
         .signs_record(1, "deployed");
     releases(&script)
         .install(&wanted, &Observed::default())
