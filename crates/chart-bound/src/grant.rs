@@ -13,7 +13,7 @@ use api::grant::{
 use helm::semver;
 use serde::{Deserialize, Serialize};
 
-use crate::allowed_definitions::{AllowedDefinition, is_exact};
+use crate::allowed_definitions::AllowedDefinition;
 use crate::group_resource::GroupResource;
 use crate::lookups::Allowance;
 use crate::scan;
@@ -147,6 +147,9 @@ impl Rule {
             && are_names_within
     }
 }
+
+/// The label of the roles that make up the approvers' one.
+const APPROVERS: &str = "rbac.authorization.k8s.io/aggregate-to-krateo-approver";
 
 /// How a name that the scan does not know is written.
 const UNKNOWN: &str = "?";
@@ -292,6 +295,7 @@ impl Consent {
         for grant in grants {
             consent.take(grant);
         }
+        consent.shorten();
         consent
     }
 
@@ -316,9 +320,15 @@ impl Consent {
             }
         }
         self.rbac.rules.extend(grant.spec.rules.iter().map(Rule::of));
-        self.rbac
-            .labels
-            .extend(grant.spec.aggregation_labels.iter().cloned());
+        for label in &grant.spec.aggregation_labels {
+            if label == APPROVERS {
+                void(format!(
+                    "label {label} does not count: who may approve is no matter of charts"
+                ));
+            } else {
+                self.rbac.labels.insert(label.clone());
+            }
+        }
         self.kinds.extend(grant.spec.kinds.iter().cloned());
         for place in &grant.spec.namespaces {
             let Some(kind) = &place.kind else {
@@ -352,17 +362,17 @@ impl Consent {
                 Err(why) => void(format!("definition {}: {why}", definition.name)),
             }
         }
-        self.shorten(name);
     }
 
-    /// Takes back the rules and bindings if they are too long for a policy: a part of them would be a surprise.
-    fn shorten(&mut self, grant: &str) {
+    /// Takes back the rules and bindings of all grants if they are too long for a policy: a part of them would be a
+    /// surprise.
+    fn shorten(&mut self) {
         let text = serde_json::json!([self.rbac.rules, self.rbac.bindings]).to_string();
         if text.len() > MAX_TEXT {
             self.rbac = Rbac::default();
             self.void.insert(format!(
-                "ChartGrant {grant}: the rules and bindings that are granted to the definition have {} bytes, and at most \
-                 {MAX_TEXT} fit: none of them count",
+                "the rules and bindings that ChartGrants list for the definition have {} bytes, and at most {MAX_TEXT} fit: \
+                 none of them count",
                 text.len()
             ));
         }
@@ -416,9 +426,10 @@ fn is_chart(granted: &GrantedChart, to: Applicant<'_>) -> bool {
     let is_source =
         *url == source.url && repo.as_deref().unwrap_or("") == source.repo.as_deref().unwrap_or("");
     let is_version = versions.iter().any(|wanted| {
-        // A range would also match other builds of an exact version.
-        wanted == to.version
-            || (!is_exact(wanted) && semver::satisfies(wanted, to.version).unwrap_or_default())
+        // A version is no range: `1` would also match what the chart's author publishes later, and an exact one other
+        // builds of it.
+        let is_range = semver::Version::parse(wanted).is_err();
+        wanted == to.version || (is_range && semver::satisfies(wanted, to.version).unwrap_or_default())
     });
     let is_weakened = (is_set(source.plain_http) && !is_set(*plain_http))
         || (is_set(source.insecure_skip_verify_tls) && !is_set(*insecure_skip_verify_tls))

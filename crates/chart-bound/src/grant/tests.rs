@@ -108,6 +108,12 @@ fn versions_are_exact_or_ranges() {
         "another build of an exact version"
     );
     assert!(!of(&["latest"], "1.2.3"));
+    // A chart's author may call its version so.
+    for short in ["1", "1.2", "v1"] {
+        assert!(of(&[short], short));
+        assert!(!of(&[short], "1.2.9"), "{short}");
+    }
+    assert!(of(&["1.x"], "1.2.9"));
 }
 
 #[test]
@@ -839,4 +845,56 @@ fn what_the_scan_does_not_know_may_be_what_is_granted() {
     ] {
         assert_eq!(needs(rule(own.clone()), binding(name, account)), 1);
     }
+}
+
+#[test]
+fn what_is_too_long_counts_in_no_part() {
+    let part = |name: &str, first: usize| {
+        let mut one = grant(|spec| {
+            spec.rules = (first..first + 64)
+                .map(|number| GrantedRule {
+                    verbs: texts(["get"]),
+                    api_groups: texts([""]),
+                    resources: vec![format!("{}{number}", "r".repeat(200))],
+                    ..GrantedRule::default()
+                })
+                .collect();
+        });
+        one.metadata.name = Some(name.to_owned());
+        one
+    };
+    let consent = |parts: usize| {
+        let grants: Vec<ChartGrant> = (0..parts)
+            .map(|number| part(&format!("web-{number}"), number * 64))
+            .collect();
+        let to = Applicant {
+            namespace: "defs",
+            name: "web",
+            source: &source(),
+            version: "1.2.3",
+            digest: DIGEST,
+        };
+        Consent::of(&grants, to)
+    };
+    assert_eq!(consent(1).rbac.rules.len(), 64);
+    for parts in [2, 3, 5] {
+        let consent = consent(parts);
+        assert!(consent.rbac.is_empty(), "{parts}");
+        assert_eq!(consent.void.len(), 1, "{:?}", consent.void);
+    }
+}
+
+#[test]
+fn no_grant_makes_a_role_of_a_chart_one_of_approvers() {
+    let labels = [
+        "rbac.authorization.k8s.io/aggregate-to-krateo-approver",
+        "rbac.authorization.k8s.io/aggregate-to-view",
+    ];
+    let consent = consent(|spec| spec.aggregation_labels = texts(labels));
+    assert_eq!(consent.rbac.labels, set([labels[1]]));
+    assert!(
+        consent.void.iter().any(|why| why.contains("who may approve")),
+        "{:?}",
+        consent.void
+    );
 }

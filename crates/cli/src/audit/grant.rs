@@ -324,7 +324,7 @@ impl Grant {
                 documents.push(document + &self.part_text(number, &part)?);
             }
             text += &documents.join("---\n");
-        } else if self.is_empty() {
+        } else if self.is_empty() && self.refused.is_none() {
             let _ = writeln!(text, "# {} needs no ChartGrant.", printable(self.title()));
         } else if self.is_only_possible() {
             let _ = writeln!(
