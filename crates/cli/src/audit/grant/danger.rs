@@ -196,6 +196,16 @@ fn of_others(rule: &Rule) -> impl Iterator<Item = &'static str> {
             "reads all Secrets where the role is bound, tokens and passwords of others included",
         ),
         (
+            does(rule, &["create"]) && is_any(rule, &[("", "secrets")]),
+            "makes Secrets, also such as hold a token of any account of the namespaces where the role is bound",
+        ),
+        (
+            rule.verbs.contains("approve")
+                && (rule.groups.contains(api::COMPOSITION_GROUP)
+                    || rule.groups.contains(api::DEFINITION_GROUP)),
+            "approves, in the place of people, what waits for them",
+        ),
+        (
             connects && is_any(rule, &COMMANDS),
             "runs commands in the pods of others, as their accounts, where the role is bound",
         ),
@@ -232,10 +242,12 @@ pub(super) fn of_binding(binding: &Binding) -> (Danger, String) {
     let Binding {
         namespace,
         role,
-        subjects: _,
+        subjects,
         name: _,
     } = binding;
-    let is_wide = matches!(&role.name, Name::Known(name) if ["cluster-admin", "admin", "edit"].contains(&name.as_str()));
+    // Those of Kubernetes and of the platform have rights that nobody else gets.
+    let is_wide = matches!(&role.name, Name::Known(name) if ["cluster-admin", "admin", "edit"].contains(&name.as_str())
+        || name.starts_with("system:") || name.contains("core-provider"));
     let (danger, reach) = match namespace {
         None if is_wide => (Danger::Cluster, "in the whole cluster".to_owned()),
         None => (Danger::Others, "in the whole cluster".to_owned()),
@@ -250,7 +262,17 @@ pub(super) fn of_binding(binding: &Binding) -> (Danger, String) {
         }
         Some(name) => (Danger::Others, format!("in namespace {name}")),
     };
-    (danger, format!("gives {} {} {reach}", role.kind, role.name))
+    let strangers: Vec<String> = subjects
+        .iter()
+        .filter(|subject| subject.kind != Name::Known("ServiceAccount".to_owned()))
+        .map(|subject| format!("{} {}", subject.kind, subject.name))
+        .collect();
+    let to = if strangers.is_empty() {
+        String::new()
+    } else {
+        format!(", to {}: no account of the chart", strangers.join(", "))
+    };
+    (danger, format!("gives {} {} {reach}{to}", role.kind, role.name))
 }
 
 #[cfg(test)]
@@ -362,5 +384,34 @@ mod tests {
             Reads,
             "reads these objects",
         );
+    }
+
+    #[test]
+    fn a_binding_is_as_bad_as_its_role_and_names_who_is_not_of_the_chart() {
+        use chart_bound::scan::{RoleRef, Subject};
+
+        let told = |role: &str, kind: &str| {
+            let known = |text: &str| Name::Known(text.into());
+            of_binding(&Binding {
+                name: known("a"),
+                namespace: None,
+                role: RoleRef {
+                    kind: known("ClusterRole"),
+                    name: known(role),
+                },
+                subjects: [Subject {
+                    kind: known(kind),
+                    name: known("eve"),
+                    namespace: None,
+                }]
+                .into(),
+            })
+        };
+        for role in ["cluster-admin", "system:node", "core-provider"] {
+            assert_eq!(told(role, "ServiceAccount").0, Danger::Cluster, "{role}");
+        }
+        let (danger, why) = told("<release>", "User");
+        assert_eq!(danger, Danger::Others);
+        assert!(why.ends_with("to User eve: no account of the chart"), "{why}");
     }
 }
