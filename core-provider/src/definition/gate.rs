@@ -66,7 +66,7 @@ impl Gate<'_> {
         former: Option<&JSONSchemaProps>,
         deadline: &Deadline,
     ) -> Option<(String, String)> {
-        if spec.unreadable.is_some() {
+        if spec.is_unreadable {
             return Some((String::new(), "it cannot be read".to_owned()));
         }
         let mut spec = spec.in_version(self.version, labelled, self.conversion, |spec| {
@@ -131,7 +131,7 @@ mod tests {
         };
         let spec = Spec {
             value,
-            unreadable: None,
+            is_unreadable: false,
             shown: "v1-0-0".into(),
             kept: None,
         };
@@ -163,7 +163,7 @@ mod tests {
         let mut going = instance("going", json!({"size": "huge"}));
         going.0.deleting = true;
         let mut deep = instance("deep", Value::Null);
-        deep.1.unreadable = Some("it is nested deeper than 127 levels".into());
+        deep.1.is_unreadable = true;
         let instances = [
             deep,
             instance("fits", json!({"count": 3})),

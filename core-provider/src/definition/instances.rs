@@ -30,8 +30,8 @@ pub(super) struct Instance {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Spec {
     pub(super) value: Value,
-    /// Why the spec could not be read.
-    pub(super) unreadable: Option<String>,
+    /// True when the spec could not be read.
+    pub(super) is_unreadable: bool,
     /// The version that the spec is in: that of the list request.
     pub(super) shown: String,
     /// The annotation with fields that have no place in that version.
@@ -70,20 +70,20 @@ impl Spec {
 }
 
 fn read(item: Item<DynamicObject>, shown: &str) -> (Instance, Spec) {
-    let (mut object, unreadable) = match item {
-        Item::Read(object) => (object, None),
+    let (mut object, is_unreadable) = match item {
+        Item::Read(object) => (object, false),
         Item::Unreadable(unreadable) => {
             let object = DynamicObject {
                 types: unreadable.types,
                 metadata: unreadable.metadata,
                 data: json!({"status": unreadable.status}),
             };
-            (object, Some(unreadable.why))
+            (object, true)
         }
     };
     let spec = Spec {
         value: object.data.get_mut("spec").map(Value::take).unwrap_or_default(),
-        unreadable,
+        is_unreadable,
         shown: shown.to_owned(),
         kept: object.annotations().get(KEPT).cloned(),
     };
@@ -273,7 +273,7 @@ mod tests {
             );
         let look = async |page: Page| {
             let look = |(instance, spec): (Instance, Spec)| {
-                let looked = (instance.name.clone(), spec.value, spec.unreadable.is_some());
+                let looked = (instance.name.clone(), spec.value, spec.is_unreadable);
                 (instance, looked)
             };
             let (instances, looked): (Vec<_>, Vec<_>) = page.map(look).unzip();
