@@ -148,8 +148,8 @@ impl Rule {
     }
 }
 
-/// The label of the roles that make up the approvers' one.
-const APPROVERS: &str = "rbac.authorization.k8s.io/aggregate-to-krateo-approver";
+/// The label by which a role becomes part of that of approvers, which no grant allows to charts.
+pub const APPROVERS: &str = "rbac.authorization.k8s.io/aggregate-to-krateo-approver";
 
 /// How a name that the scan does not know is written.
 const UNKNOWN: &str = "?";
@@ -323,7 +323,7 @@ impl Consent {
         for label in &grant.spec.aggregation_labels {
             if label == APPROVERS {
                 void(format!(
-                    "label {label} does not count: who may approve is no matter of charts"
+                    "label {label} does not count: charts do not decide who may approve"
                 ));
             } else {
                 self.rbac.labels.insert(label.clone());

@@ -492,6 +492,13 @@ fn secrets(rendered: &Rendered) -> Vec<String> {
     names
 }
 
+/// The kinds in a document: of a list, those of its items.
+pub(crate) fn kinds_of(document: &Value) -> Vec<Kind> {
+    let mut found = Vec::new();
+    add(document, None, "", &mut found);
+    found.into_iter().map(|(_, kind)| kind).collect()
+}
+
 /// A List counts as its items, since Helm sends those.
 fn add(object: &Value, list: Option<&Kind>, path: &str, found: &mut Vec<(String, Kind)>) {
     let text = |key: &str| object[key].as_str().map(str::to_owned);

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use api::definition::ChartSource;
 use api::grant::{ChartGrant, DefinitionRef, GrantedChart};
 use chart_bound::Allowed;
-use chart_bound::grant::{Applicant, Consent, MAX_TEXT};
+use chart_bound::grant::{APPROVERS, Applicant, Consent, MAX_TEXT};
 use chart_bound::scan::{Rule, Scan};
 use serde_json::{Value, json};
 
@@ -120,6 +120,11 @@ impl Grant {
             .flat_map(|rule| &rule.aggregated_to)
             .map(|label| label.split('=').next().unwrap_or_default())
             .filter(|label| !allowed.rbac.labels.contains(*label) && !label.contains('?'));
+        let (approvers, labels): (BTreeSet<&str>, BTreeSet<&str>) =
+            labels.partition(|label| *label == APPROVERS);
+        let approvers = approvers
+            .into_iter()
+            .map(|label| format!("A role of the chart has the label {label}: no grant allows that."));
         let aggregations = scan.aggregations.iter().map(|aggregation| {
             let labels: Vec<String> = aggregation
                 .labels
@@ -151,8 +156,8 @@ impl Grant {
             intro: intro(&granted.title, rendering),
             refused: rendering.refused.clone(),
             granted,
-            labels: labels.map(str::to_owned).collect(),
-            impossible: aggregations.collect(),
+            labels: labels.into_iter().map(str::to_owned).collect(),
+            impossible: aggregations.chain(approvers).collect(),
             sections: vec![
                 ("kinds", kinds),
                 (
@@ -786,5 +791,35 @@ mod tests {
         });
         let pinned = chart_of(&source, "1.2.3", Some("sha256:a"));
         assert_eq!(pinned.digest.as_deref(), Some("sha256:a"));
+    }
+
+    #[test]
+    fn the_label_of_approvers_is_told_and_not_granted() {
+        let labels = [
+            format!("{APPROVERS}=true"),
+            "rbac.authorization.k8s.io/aggregate-to-view=true".to_owned(),
+        ];
+        let scan = Scan {
+            cluster_role_rules: [Rule {
+                verbs: set(["get"]),
+                groups: set([""]),
+                resources: set(["pods"]),
+                aggregated_to: labels.into(),
+                ..Rule::default()
+            }]
+            .into(),
+            ..Scan::default()
+        };
+        let text = told(&scan);
+        let object: Value = helm::yaml::parse_typed(text.as_bytes()).unwrap();
+        assert_eq!(
+            object["spec"]["aggregationLabels"],
+            json!(["rbac.authorization.k8s.io/aggregate-to-view"]),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("has the label {APPROVERS}: no grant allows that")),
+            "{text}"
+        );
     }
 }

@@ -42,8 +42,8 @@ pub(crate) struct Run {
     /// Continue although `kco migrate check` reports something that an admin has to settle.
     #[arg(long)]
     pub(crate) unsettled: bool,
-    /// Grant definitions whose releases have roles, or objects that rule over others, what their charts need, as
-    /// `kco migrate check --grant` prints it.
+    /// Write the grants that `kco migrate check --grant` prints, for definitions whose releases already have roles, or
+    /// objects that rule over others.
     #[arg(long)]
     pub(crate) grant: bool,
 }

@@ -15,6 +15,7 @@ use kube::ResourceExt as _;
 use super::findings::Finding;
 use super::run::told as tell;
 use super::{MANAGER, krateo};
+use crate::audit;
 use crate::audit::grant::{self, Grant};
 use crate::composition::{self, find, names};
 use crate::grant::Examined;
@@ -106,11 +107,10 @@ fn rules_over_others(manifest: &str) -> bool {
         let Ok(object) = helm::yaml::parse_typed(document.as_bytes()) else {
             return true;
         };
-        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let (pair, _) = guess(&BuiltIn, group, &kind);
-        pair.group == "rbac.authorization.k8s.io" || is_ruling(&pair)
+        audit::kinds_of(&object).iter().any(|kind| {
+            let (pair, _) = guess(&BuiltIn, kind.group(), &kind.kind);
+            pair.group == "rbac.authorization.k8s.io" || is_ruling(&pair)
+        })
     })
 }
 
@@ -268,6 +268,7 @@ mod tests {
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role",
             "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass",
             "apiVersion: v1\nkind: PersistentVolume",
+            "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Node}]",
             "a: {",
         ] {
             assert!(rules_over_others(&format!("{plain}---\n{ruling}\n")), "{ruling}");
